@@ -1,0 +1,29 @@
+// Which instruction sets this processor and kernel let us use, read from CPUID and XGETBV bits, never from the model name.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace strobe {
+
+// Levels of the CPU kernels, lowest first; a higher one may use everything of the lower ones.
+//   portable  plain C++ for the compiler's baseline
+//   avx2      AVX2, FMA, F16C
+//   avx512    AVX512 F/BW/VL/DQ
+//   amx       avx512 and AMX-BF16 tiles, with the kernel's permission to use them
+enum class CpuIsa { kPortable, kAvx2, kAvx512, kAmx };
+
+[[nodiscard]] std::string_view to_string(CpuIsa isa);
+
+// "auto" or a level's name. A level above what the machine has is an Error that says what it has.
+Result<CpuIsa> parse_cpu_isa(std::string_view name);
+
+// The highest level usable here. For AMX this asks the operating system for the tile state, once per process.
+[[nodiscard]] CpuIsa best_cpu_isa();
+
+// The processor's own name, for logs and bench files.
+[[nodiscard]] std::string cpu_name();
+
+}  // namespace strobe

@@ -1,0 +1,61 @@
+#include "base/worker_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+
+namespace strobe {
+namespace {
+
+TEST(WorkerPool, EachWorkerRunsOnceACall) {
+  for (const int workers : {1, 2, 5}) {
+    WorkerPool pool(workers);
+    for (int call = 0; call < 300; ++call) {
+      std::vector<int> calls(static_cast<size_t>(workers), 0);
+      pool.run([&](int worker, int count) {
+        EXPECT_EQ(count, workers);
+        calls[static_cast<size_t>(worker)]++;
+      });
+      EXPECT_EQ(calls, std::vector<int>(static_cast<size_t>(workers), 1));
+    }
+  }
+}
+
+TEST(WorkerPool, WakesSleepers) {
+  WorkerPool pool(3);
+  for (int call = 0; call < 3; ++call) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> calls{0};
+    pool.run([&](int, int) { calls++; });
+    EXPECT_EQ(calls.load(), 3);
+  }
+}
+
+TEST(WorkerPool, ForEachVisitsEachTaskOnce) {
+  WorkerPool pool(4);
+  for (const int64_t tasks : {0, 1, 3, 1000}) {
+    std::vector<int> visits(static_cast<size_t>(tasks), 0);
+    pool.for_each(tasks, [&](int64_t i) { visits[static_cast<size_t>(i)]++; });
+    EXPECT_EQ(std::accumulate(visits.begin(), visits.end(), 0), tasks);
+    for (const int count : visits) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(SplitRange, CoversEverythingOnceInGrains) {
+  for (const int64_t count : {0, 1, 16, 17, 100, 4096}) {
+    for (const int parts : {1, 2, 7}) {
+      int64_t next = 0;
+      for (int part = 0; part < parts; ++part) {
+        const auto range = split_range(count, part, parts, 16);
+        EXPECT_EQ(range.begin, next);
+        EXPECT_TRUE(range.begin % 16 == 0 || range.begin == count);
+        next = range.end;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strobe
