@@ -1,0 +1,212 @@
+// What each kernel is asked: one plain struct per kernel family, raw pointers in and out.
+//
+// Contract of all kernels
+// - No allocation, no policy, no checks: `ops` has checked shapes before. Zero rows is a valid call that does nothing.
+// - Batch invariance: what is computed for one row depends only on that row's inputs, never on how many other rows are in
+//   the call, on where in the call it stands, nor on how work is split among threads. Sums run in an order fixed by the
+//   shapes of one row. This is what makes DFlash byte-equal to plain decoding.
+// - Memory that no row refers to is never read into a result: pages behind a request's length may hold NaN.
+// - "A" below is the activation type: f32 for the reference kernels, bf16 for the fast ones (see CpuKernels::activation).
+//   Every `Rows` says its own type; kernels accept f32 and bf16 for both inputs and outputs unless a field says otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+#include "tensor/quant_tensor.h"
+
+namespace strobe::kernel {
+
+// A matrix of numbers, f32 or bf16, rows `stride` elements apart.
+struct Rows {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t stride = 0;
+};
+
+// y[r, :] = W x[x_row(r), :], for r in [0, rows). W [out, in] in any format that the table's `pack` yields (row-major ones for
+// the reference). bf16 products are exact in f32; sums are f32 over columns in ascending order or in a fixed tree.
+struct GemmProblem {
+  Rows x;                           // [*, in]
+  const int32_t* x_rows = nullptr;  // [rows]: which row of x feeds row r; nullptr = r itself
+  QuantTensor weight;               // [out, in]
+  Rows y;                           // [rows, out]
+  int64_t rows = 0;
+  bool accumulate = false;  // y += (y must be f32), for residual adds
+};
+
+// Problems are independent (none reads what another writes): heads of one projection, experts of one layer.
+struct Gemm {
+  const GemmProblem* problems = nullptr;
+  int64_t count = 0;
+};
+
+// y[r, g, :] = x[r, g, :] / sqrt(mean(x[r, g, :]^2) + epsilon) * weight. Groups: 1 for a hidden state, heads for per-head norms.
+struct RmsNorm {
+  Rows x;                 // [rows, groups * dim], x.stride between rows
+  const float* weight;    // [dim]
+  Rows y;                 // [rows, groups * dim]; may be x itself
+  int64_t rows = 0;
+  int64_t groups = 1;
+  int64_t dim = 0;
+  float epsilon = 0;
+};
+
+enum class RopeStyle {
+  kInterleaved,  // pairs (2i, 2i + 1), as DeepSeek-V3 and Kimi
+  kHalfSplit,    // pairs (i, i + dim / 2), as Qwen3, Llama and the DFlash draft
+};
+
+// Rotates x[r, h, :] in place by the angles of position positions[r]:
+//   (a, b) -> (a cos - b sin, b cos + a sin)
+// f32 only. The table holds cos and sin with any amplitude already multiplied in.
+struct Rope {
+  float* x = nullptr;            // [rows, heads, dim]
+  int64_t row_stride = 0;        // elements
+  int64_t head_stride = 0;       // elements
+  const int32_t* positions = nullptr;  // [rows], each in [0, table rows)
+  const float* cos = nullptr;    // [table rows, dim / 2]
+  const float* sin = nullptr;    // [table rows, dim / 2]
+  int64_t rows = 0;
+  int64_t heads = 0;
+  int64_t dim = 0;
+  RopeStyle style = RopeStyle::kInterleaved;
+};
+
+// y[r, :] = silu(gate[r, :]) * up[r, :], silu(x) = x / (1 + exp(-x)).
+struct SiluMul {
+  Rows gate;  // [rows, dim], f32
+  Rows up;    // [rows, dim], f32
+  Rows y;     // [rows, dim], A
+  int64_t rows = 0;
+  int64_t dim = 0;
+};
+
+// y[r, :] = table[ids[r], :]. The table is row-major f32 or bf16.
+struct Embed {
+  QuantTensor table;             // [vocab, hidden]
+  const int32_t* ids = nullptr;  // [rows], each in [0, vocab)
+  Rows y;                        // [rows, hidden], f32
+  int64_t rows = 0;
+};
+
+// y[r, :] = x[r, :] with a change of type: captures features, casts.
+struct Copy {
+  Rows x;
+  Rows y;
+  int64_t rows = 0;
+  int64_t dim = 0;
+};
+
+// Expert choice of DeepSeek-V3 and Kimi-K2 (facts: sigmoid scores; the bias chooses, the plain score weighs):
+//   s = sigmoid(logits[r, :]);  choice = s + bias;  if groups > 1, only the experts of the `top_groups` groups with the
+//   largest sum of their two best choices stay; the `top_k` best by choice, ties to the lower id, in descending order;
+//   weights = s[chosen] / (normalise ? sum + 1e-20 : 1) * scale.
+struct Route {
+  const float* logits = nullptr;  // [rows, experts]
+  const float* bias = nullptr;    // [experts], or nullptr for none
+  int32_t* ids = nullptr;         // [rows, top_k]
+  float* weights = nullptr;       // [rows, top_k]
+  int64_t rows = 0;
+  int64_t experts = 0;
+  int64_t top_k = 0;
+  int64_t groups = 1;
+  int64_t top_groups = 1;
+  bool normalise = true;
+  float scale = 1;
+};
+
+// y[r, :] += sum over k ascending of weights[r, k] * x[slots[r, k], :]: the experts' outputs back to their tokens. The order is
+// the order of k, so a row's sum does not depend on which experts other rows chose.
+struct Combine {
+  const float* x = nullptr;        // [rows * top_k, dim], stride dim
+  const int32_t* slots = nullptr;  // [rows, top_k]: row of x for (r, k)
+  const float* weights = nullptr;  // [rows, top_k]
+  Rows y;                          // [rows, dim], f32
+  int64_t rows = 0;
+  int64_t top_k = 0;
+  int64_t dim = 0;
+};
+
+// A paged store of rows: slot s is row s % page_size of page s / page_size, and slots are consecutive rows of one buffer, so the
+// page only matters for finding slots from positions.
+//   MLA: one row per slot, [latent | rope], `dim` = latent + rope numbers
+//   GQA: two stores, K and V, each [kv_heads * head_dim] per slot
+struct PagedStore {
+  void* data = nullptr;
+  DType dtype = DType::kBf16;  // f32 (reference), bf16, e4m3
+  int64_t dim = 0;             // numbers per slot
+  int32_t page_size = 0;       // slots per page
+  float scale = 1;             // stored = value / scale, value = stored * scale; only for e4m3
+};
+
+// store[slots[r], column ... column + dim) = x[r, :] / scale, rounded to the store's type (e4m3 saturates).
+// A slot of -1 is skipped (padding).
+struct StoreRows {
+  Rows x;  // [rows, dim], f32
+  PagedStore store;
+  int64_t column = 0;
+  const int32_t* slots = nullptr;  // [rows]
+  int64_t rows = 0;
+  int64_t dim = 0;
+};
+
+// The rows of one request in an attention call: rows [row_begin, row_begin + row_count) of q.
+struct AttentionRequest {
+  int32_t row_begin = 0;
+  int32_t row_count = 0;
+  int32_t first_position = 0;      // position of row row_begin; the others follow
+  int32_t key_count = 0;           // positions [0, key_count) are stored (the rows' own included)
+  const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
+};
+
+// Absorbed multi-head latent attention over a paged store of [latent | rope] rows, shared by all heads:
+//   score(r, h, p) = scale * dot(q[r, h, :], row_p)      over latent + rope numbers
+//   out[r, h, :]   = sum over p of softmax_p(score) * row_p[0:latent]
+// for the positions p <= position(r) (causal). Softmax in f32 with the running maximum.
+struct MlaAttention {
+  Rows q;  // [rows, heads * (latent + rope)]; per head [latent | rope]
+  PagedStore store;
+  const AttentionRequest* requests = nullptr;
+  int64_t request_count = 0;
+  Rows out;  // [rows, heads * latent]
+  int64_t heads = 0;
+  int64_t latent = 0;
+  int64_t rope = 0;
+  float scale = 1;
+};
+
+// Grouped-query attention over paged K and V:
+//   score(r, h, p) = scale * dot(q[r, h, :], k_p[h / (heads / kv_heads), :])
+//   out[r, h, :]   = sum over p of softmax_p(score) * v_p[...]
+// Visible positions of row r at position t, out of [0, key_count):
+//   causal:      p <= t
+//   not causal:  all (every row of a DFlash block sees the whole block)
+//   window > 0:  and p > t - window when causal (sliding layers)
+//   first_visible (per request, may be nullptr): and p >= first_visible[i] (the draft window)
+struct GqaAttention {
+  Rows q;  // [rows, heads * head_dim]
+  PagedStore k;
+  PagedStore v;
+  const AttentionRequest* requests = nullptr;
+  const int32_t* first_visible = nullptr;  // [request_count] or nullptr
+  int64_t request_count = 0;
+  Rows out;  // [rows, heads * head_dim]
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  float scale = 1;
+  bool causal = true;
+  int32_t window = 0;
+};
+
+// ids[r] = the column of the largest logit, ties to the lowest column; NaN never wins (a row of NaN gives 0).
+struct Argmax {
+  const float* logits = nullptr;  // [rows, columns]
+  int64_t stride = 0;
+  int32_t* ids = nullptr;  // [rows]
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+
+}  // namespace strobe::kernel
