@@ -1,0 +1,43 @@
+// PagePool: which pages are free. It knows ids only, no memory: target and draft stores share one pool, so that a slot
+// id means the same token in both.
+//
+// Page 0 is never handed out: it takes the writes of padding rows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace strobe::cache {
+
+using PageId = int32_t;
+
+class PagePool {
+ public:
+  // pages: all pages of the stores, page 0 included; page_size: slots a page.
+  PagePool(int32_t pages, int32_t page_size);
+
+  [[nodiscard]] int32_t page_size() const { return page_size_; }
+  [[nodiscard]] int32_t capacity_pages() const { return static_cast<int32_t>(references_.size()) - 1; }
+  [[nodiscard]] int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
+  [[nodiscard]] int32_t pages_for(int64_t tokens) const {
+    return static_cast<int32_t>((tokens + page_size_ - 1) / page_size_);
+  }
+
+  // One free page with one reference, or nothing when none is left.
+  [[nodiscard]] std::optional<PageId> take();
+  // One more owner of a page in use (a shared prefix).
+  void retain(PageId page);
+  // One owner less; the last one frees it.
+  void release(PageId page);
+  void release(std::span<const PageId> pages);
+  [[nodiscard]] int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
+
+ private:
+  int32_t page_size_;
+  std::vector<int32_t> references_;  // by page
+  std::vector<PageId> free_;         // taken from the back; starts in descending order, so low pages go first
+};
+
+}  // namespace strobe::cache

@@ -1,0 +1,97 @@
+// The operations models are written in: one verb per function. Each checks shapes by named dimensions, picks the kernel
+// of exec's device and launches it. Outputs are given by the caller. Batch invariance: see kernel/args.h.
+//
+// Types: "f32|A" means f32 or exec.activation().
+#pragma once
+
+#include <initializer_list>
+#include <span>
+
+#include "ops/exec.h"
+#include "tensor/quant_tensor.h"
+#include "tensor/tensor.h"
+
+namespace strobe::ops {
+
+// y = W x.  x: [tokens, in] f32|A;  weight: [out, in];  y: [tokens, out] f32|A
+struct Linear {
+  Tensor x;
+  const QuantTensor& weight;
+  Tensor y;
+};
+void linear(Exec& exec, const Linear& problem);
+// Several independent products in one launch (q_a with kv_a, gate with up, all layers' K and V).
+void linear(Exec& exec, std::span<const Linear> problems);
+// y += W x, y f32: the residual stream.
+void linear_add(Exec& exec, const Linear& problem);
+
+// One matrix per head.  x: [tokens, heads, in];  weights: heads of [out, in];  y: [tokens, heads, out]
+void linear_heads(Exec& exec, const Tensor& x, std::span<const QuantTensor> weights, const Tensor& y);
+
+// x: [tokens, dim] or [tokens, groups, dim] f32|A;  weight: [dim] f32;  y: as x, may be x
+void rms_norm(Exec& exec, const Tensor& x, const Tensor& weight, float epsilon, const Tensor& y);
+
+// cos, sin: [positions, dim / 2] f32, amplitude included
+struct RopeTable {
+  Tensor cos;
+  Tensor sin;
+  kernel::RopeStyle style = kernel::RopeStyle::kInterleaved;
+};
+// In place.  x: [tokens, heads, dim] f32;  positions: [tokens] i32, each below the table's length
+void rope(Exec& exec, const RopeTable& table, const Tensor& positions, const Tensor& x);
+
+// y = silu(gate) * up.  gate, up: [tokens, dim] f32;  y: [tokens, dim] f32|A
+void silu_mul(Exec& exec, const Tensor& gate, const Tensor& up, const Tensor& y);
+
+// ids: [tokens] i32;  table: [vocab, hidden], row-major;  y: [tokens, hidden] f32
+void embed(Exec& exec, const QuantTensor& table, const Tensor& ids, const Tensor& y);
+
+// y = x with y's type.  [tokens, dim] both
+void copy(Exec& exec, const Tensor& x, const Tensor& y);
+
+// ids: [tokens] i32 = argmax of logits [tokens, vocab] f32, ties to the lowest id
+void argmax(Exec& exec, const Tensor& logits, const Tensor& ids);
+
+// ---- experts ----
+
+struct Router {
+  Tensor bias;  // [experts] f32, or undefined
+  int64_t top_k = 0;
+  int64_t groups = 1;
+  int64_t top_groups = 1;
+  bool normalise = true;
+  float scale = 1;
+};
+
+struct Expert {
+  QuantTensor gate;  // [inter, hidden]
+  QuantTensor up;    // [inter, hidden]
+  QuantTensor down;  // [hidden, inter]
+};
+
+// h += sum of each token's top_k experts, weighted (kernel/args.h, Route and Combine).
+// x: [tokens, hidden] A;  router_logits: [tokens, experts] f32;  h: [tokens, hidden] f32
+// Each expert's weights are read once for all rows of the call that chose it.
+void routed_experts(Exec& exec, const Router& router, std::span<const Expert> experts, const Tensor& x,
+                    const Tensor& router_logits, const Tensor& h);
+
+// ---- caches and attention ----
+
+// store[slots[r], column...] = x[r].  x: [tokens, dim] f32;  slots: [tokens] i32, -1 is skipped
+void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::PagedStore& store, int64_t column = 0);
+
+// q: [tokens, heads, latent + rope] f32|A;  out: [tokens, heads, latent] f32|A
+void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
+                   std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out);
+
+struct GqaOptions {
+  float scale = 1;
+  bool causal = true;
+  int32_t window = 0;                           // 0 = unlimited
+  std::span<const int32_t> first_visible = {};  // per request, or empty
+};
+// q: [tokens, heads, head_dim] f32|A;  out: [tokens, heads, head_dim] f32|A
+void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,
+                   std::span<const kernel::AttentionRequest> requests, const GqaOptions& options, const Tensor& out);
+
+}  // namespace strobe::ops

@@ -1,0 +1,117 @@
+// Generator: what the doors of the program (HTTP, command line) see of the engine: requests in, chunks of text out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/sampling_params.h"
+
+namespace strobe::schedule {
+
+// When a text ends. Judged on the tokens the client sees, never on draft tokens.
+struct StopRules {
+  int32_t max_new_tokens = 128;
+  int32_t min_new_tokens = 0;
+  std::vector<std::string> stop_strings;
+  std::vector<int32_t> stop_token_ids;  // besides the model's own end tokens
+  bool ignore_eos = false;
+  bool include_stop = false;  // leave the stop string or token in the text
+};
+
+struct GenerateRequest {
+  std::string id;                   // unique among live requests; empty = one is made
+  std::vector<int32_t> prompt_ids;  // at least one
+  engine::SamplingParams sampling;
+  StopRules stop;
+  bool skip_special_tokens = true;
+  bool speculative = true;  // false: plain decoding for this request
+};
+
+enum class FinishReason { kStop, kLength, kAbort };
+
+struct Finish {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<int32_t> matched_token;       // kStop by a token
+  std::optional<std::string> matched_string;  // kStop by a string
+  std::string message;                        // kAbort: why, in words
+};
+
+constexpr int kMaxBlockTokens = 32;
+
+// Counts of one request so far. Tokens are the emitted ones.
+struct Usage {
+  int32_t prompt_tokens = 0;
+  int32_t completion_tokens = 0;
+  int32_t cached_tokens = 0;
+  int32_t verify_steps = 0;  // steps with a draft
+  int32_t decode_steps = 0;  // steps after prefill, with or without a draft
+  int32_t drafted_tokens = 0;
+  int32_t accepted_tokens = 0;  // draft tokens accepted
+  // accept_histogram[a]: verify steps that accepted exactly a draft tokens
+  std::array<int32_t, kMaxBlockTokens> accept_histogram{};
+  double queue_ms = 0;
+  double first_token_ms = 0;  // from submit to the first token
+  double total_ms = 0;        // from submit to this chunk
+
+  // Tokens a verify step: (accepted + verify steps) / verify steps; 1 when there was none.
+  [[nodiscard]] double accept_length() const {
+    return verify_steps == 0 ? 1.0 : static_cast<double>(accepted_tokens + verify_steps) / verify_steps;
+  }
+};
+
+// How a token came to be, for people who want to watch.
+struct TokenOrigin {
+  int32_t step = 0;            // decode step of its request; 0 = prefill
+  int32_t block_position = 0;  // 0: the target's own token (bonus, or plain); i: accepted draft i of its block
+};
+
+// What a request emits at one moment: the tokens of one step, and the text that has become certain (a possible
+// beginning of a stop string, or of a character, is held back until it is decided).
+struct Chunk {
+  std::vector<int32_t> token_ids;
+  std::vector<TokenOrigin> origins;  // one a token
+  std::string text;
+  std::optional<Finish> finish;  // set in the last chunk, exactly once
+  Usage usage;
+};
+
+// Called on the scheduler's thread, in order, and never after the chunk that has `finish`. Must return quickly and not
+// throw.
+using ChunkSink = std::function<void(Chunk)>;
+
+struct GeneratorStats {
+  int32_t running_requests = 0;
+  int32_t queued_requests = 0;
+  int64_t total_slots = 0;  // tokens that fit
+  int64_t used_slots = 0;
+  int32_t max_running_requests = 0;
+  int32_t max_context_tokens = 0;  // prompt and answer of one request
+  int64_t prompt_tokens_total = 0;
+  int64_t generated_tokens_total = 0;
+  int64_t requests_total = 0;
+  int64_t aborted_total = 0;
+  int64_t verify_steps_total = 0;
+  int64_t drafted_tokens_total = 0;
+  int64_t accepted_tokens_total = 0;
+  std::array<int64_t, kMaxBlockTokens> accept_histogram{};
+  int32_t draft_block_tokens = 1;  // 1: no draft
+  double recent_tokens_per_second = 0;
+};
+
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  // Takes the request; an Error when it can never run (empty or too long prompt, token out of range, a full queue).
+  // `sink` gets at least one chunk. Returns the request's id.
+  virtual Result<std::string> submit(GenerateRequest request, ChunkSink sink) = 0;
+  // Ends a request soon with FinishReason::kAbort; unknown ids are ignored.
+  virtual void abort(const std::string& id) = 0;
+  [[nodiscard]] virtual GeneratorStats stats() const = 0;
+};
+
+}  // namespace strobe::schedule
