@@ -1,4 +1,5 @@
-// STROBE_CHECK: an invariant of our own. When it fails the program prints the place, the condition and the values, and aborts.
+// STROBE_CHECK: an invariant of our own. When it fails the program prints the place, the condition and the values, and
+// aborts.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,8 +14,8 @@ namespace strobe {
 
 }  // namespace strobe
 
-#define STROBE_CHECK(condition, ...)                                                        \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]]                                                          \
+#define STROBE_CHECK(condition, ...)                                                         \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
       ::strobe::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -54,7 +54,9 @@ CpuIsa detect() {
   return CpuIsa::kAmx;
 }
 #else
-CpuIsa detect() { return CpuIsa::kPortable; }
+CpuIsa detect() {
+  return CpuIsa::kPortable;
+}
 #endif
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Which instruction sets this processor and kernel let us use, read from CPUID and XGETBV bits, never from the model name.
+// Which instruction sets this processor and kernel let us use, read from CPUID and XGETBV bits, never from the model
+// name.
 #pragma once
 
 #include <string>

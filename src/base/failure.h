@@ -1,5 +1,5 @@
-// Failure: the environment's fault (a file that cannot be read, memory that cannot be had, a device that answers with an
-// error). Thrown; caught once at program start and once per engine step.
+// Failure: the environment's fault (a file that cannot be read, memory that cannot be had, a device that answers with
+// an error). Thrown; caught once at program start and once per engine step.
 #pragma once
 
 #include <fmt/format.h>

@@ -42,7 +42,9 @@ Result<LogLevel> parse_log_level(std::string_view name) {
   return error("log level '{}' is not known; accepted: debug, info, warning, error", name);
 }
 
-void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
+void set_log_level(LogLevel level) {
+  logger().set_level(to_spdlog(level));
+}
 
 void log_line(LogLevel level, std::string_view message) {
   logger().log(to_spdlog(level), spdlog::string_view_t(message.data(), message.size()));

@@ -1,8 +1,8 @@
 // Result<T>: the value, or the user's fault in words.
 //
-// Errors come in three kinds. The user's fault (a bad flag, file, tensor or request field) is returned as an Error inside a
-// Result and becomes a 4xx or a message on the command line. The environment's fault (disk, memory, device) is thrown as
-// Failure (failure.h). Our own bug aborts with values (check.h).
+// Errors come in three kinds. The user's fault (a bad flag, file, tensor or request field) is returned as an Error
+// inside a Result and becomes a 4xx or a message on the command line. The environment's fault (disk, memory, device) is
+// thrown as Failure (failure.h). Our own bug aborts with values (check.h).
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ template <class... Args>
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return state_.index() == 0; }
@@ -82,14 +82,14 @@ class [[nodiscard]] Result<void> {
 #define STROBE_CONCAT(a, b) STROBE_CONCAT_INNER(a, b)
 
 // Leaves the enclosing function with the error of `expression` (a Result) when it has one.
-#define STROBE_TRY(expression)                                   \
-  do {                                                           \
-    auto&& strobe_try_result = (expression);                     \
+#define STROBE_TRY(expression)                                     \
+  do {                                                             \
+    auto&& strobe_try_result = (expression);                       \
     if (!strobe_try_result.ok()) return strobe_try_result.error(); \
   } while (false)
 
 // STROBE_ASSIGN(auto x, make_x()): x becomes the value, or the enclosing function returns the error.
-#define STROBE_ASSIGN(target, expression)                                                       \
-  auto STROBE_CONCAT(strobe_result_, __LINE__) = (expression);                                  \
+#define STROBE_ASSIGN(target, expression)                                                                    \
+  auto STROBE_CONCAT(strobe_result_, __LINE__) = (expression);                                               \
   if (!STROBE_CONCAT(strobe_result_, __LINE__).ok()) return STROBE_CONCAT(strobe_result_, __LINE__).error(); \
   target = std::move(STROBE_CONCAT(strobe_result_, __LINE__)).value()

@@ -7,7 +7,8 @@
 namespace strobe {
 namespace {
 
-// About 50 us of spinning at 2 to 3 GHz: longer than the gaps inside a step, shorter than a human would notice in idle CPU.
+// About 50 us of spinning at 2 to 3 GHz: longer than the gaps inside a step, shorter than a human would notice in idle
+// CPU.
 constexpr int kSpins = 2000;
 
 void pause_briefly() {

@@ -1,8 +1,8 @@
 // WorkerPool: a fixed set of threads that run one function together.
 //
 // run(f) calls f(worker, workers) once on each worker, the caller being worker 0, and returns when all have finished.
-// Between calls the threads spin for a short while (a decode step makes about a hundred calls a millisecond apart or less)
-// and then sleep. A call costs about a microsecond; nothing is allocated.
+// Between calls the threads spin for a short while (a decode step makes about a hundred calls a millisecond apart or
+// less) and then sleep. A call costs about a microsecond; nothing is allocated.
 //
 // Threads: run() must not be called from two threads at once, nor from inside f.
 #pragma once
@@ -34,8 +34,8 @@ class WorkerPool {
                const_cast<void*>(static_cast<const void*>(&f)));
   }
 
-  // Calls f(i) for each i in [0, tasks), dealt out one by one: for tasks of unequal length. The result of a task must not
-  // depend on which worker runs it.
+  // Calls f(i) for each i in [0, tasks), dealt out one by one: for tasks of unequal length. The result of a task must
+  // not depend on which worker runs it.
   template <class F>
   void for_each(int64_t tasks, F&& f) {
     if (tasks == 1 || workers() == 1) {

@@ -1,13 +1,20 @@
 // What each kernel is asked: one plain struct per kernel family, raw pointers in and out.
 //
 // Contract of all kernels
-// - No allocation, no policy, no checks: `ops` has checked shapes before. Zero rows is a valid call that does nothing.
-// - Batch invariance: what is computed for one row depends only on that row's inputs, never on how many other rows are in
-//   the call, on where in the call it stands, nor on how work is split among threads. Sums run in an order fixed by the
-//   shapes of one row. This is what makes DFlash byte-equal to plain decoding.
-// - Memory that no row refers to is never read into a result: pages behind a request's length may hold NaN.
-// - "A" below is the activation type: f32 for the reference kernels, bf16 for the fast ones (see CpuKernels::activation).
-//   Every `Rows` says its own type; kernels accept f32 and bf16 for both inputs and outputs unless a field says otherwise.
+// - No allocation (the reference excepted), no policy, no checks: `ops` has checked shapes before. Zero rows is a valid
+//   call that does nothing.
+// - Batch invariance: what is computed for one row depends only on that row's inputs, never on how many other rows are
+//   in the call, on what these hold (NaN included), on where in the call the row stands, nor on how work is split among
+//   threads. Sums run in an order fixed by the shapes of one row. This is what makes DFlash byte-equal to plain
+//   decoding.
+// - Memory that no row refers to is never read into a result: pages behind a request's length, the rest of its last
+// page
+//   and the gaps between rows may hold NaN, and are not written either.
+// - Arrays are aligned to their element type only, packed weights to 64 bytes. Dimensions need not be multiples of
+//   anything (`in` of NVFP4 is one of 16).
+// - "A" below is the activation type: f32 for the reference kernels, bf16 for the fast ones (CpuKernels::activation).
+//   It is what callers use there; every `Rows` says its own type, and kernels accept f32 and bf16 for inputs and
+//   outputs alike unless a field says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +31,10 @@ struct Rows {
   int64_t stride = 0;
 };
 
-// y[r, :] = W x[x_row(r), :], for r in [0, rows). W [out, in] in any format that the table's `pack` yields (row-major ones for
-// the reference). bf16 products are exact in f32; sums are f32 over columns in ascending order or in a fixed tree.
+// y[r, :] = W x[x_row(r), :], for r in [0, rows). W [out, in] in any format that the table's `pack` yields (row-major
+// ones for the reference). An NVFP4 weight is code * block scale (exact) * global scale, rounded to f32 once, wherever
+// the global scale is applied. bf16 products are exact in f32; sums are f32 over columns in ascending order or in a
+// fixed tree (double in the reference). Tables whose activation is bf16 may round an f32 x to bf16 first.
 struct GemmProblem {
   Rows x;                           // [*, in]
   const int32_t* x_rows = nullptr;  // [rows]: which row of x feeds row r; nullptr = r itself
@@ -41,11 +50,12 @@ struct Gemm {
   int64_t count = 0;
 };
 
-// y[r, g, :] = x[r, g, :] / sqrt(mean(x[r, g, :]^2) + epsilon) * weight. Groups: 1 for a hidden state, heads for per-head norms.
+// y[r, g, :] = x[r, g, :] / sqrt(mean(x[r, g, :]^2) + epsilon) * weight. Groups: 1 for a hidden state, heads for
+// per-head norms.
 struct RmsNorm {
-  Rows x;                 // [rows, groups * dim], x.stride between rows
-  const float* weight;    // [dim]
-  Rows y;                 // [rows, groups * dim]; may be x itself
+  Rows x;               // [rows, groups * dim], x.stride between rows
+  const float* weight;  // [dim]
+  Rows y;               // [rows, groups * dim]; may be x itself (same memory, type and stride)
   int64_t rows = 0;
   int64_t groups = 1;
   int64_t dim = 0;
@@ -61,12 +71,12 @@ enum class RopeStyle {
 //   (a, b) -> (a cos - b sin, b cos + a sin)
 // f32 only. The table holds cos and sin with any amplitude already multiplied in.
 struct Rope {
-  float* x = nullptr;            // [rows, heads, dim]
-  int64_t row_stride = 0;        // elements
-  int64_t head_stride = 0;       // elements
+  float* x = nullptr;                  // [rows, heads, dim]
+  int64_t row_stride = 0;              // elements
+  int64_t head_stride = 0;             // elements
   const int32_t* positions = nullptr;  // [rows], each in [0, table rows)
-  const float* cos = nullptr;    // [table rows, dim / 2]
-  const float* sin = nullptr;    // [table rows, dim / 2]
+  const float* cos = nullptr;          // [table rows, dim / 2]
+  const float* sin = nullptr;          // [table rows, dim / 2]
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t dim = 0;
@@ -100,8 +110,10 @@ struct Copy {
 
 // Expert choice of DeepSeek-V3 and Kimi-K2 (facts: sigmoid scores; the bias chooses, the plain score weighs):
 //   s = sigmoid(logits[r, :]);  choice = s + bias;  if groups > 1, only the experts of the `top_groups` groups with the
-//   largest sum of their two best choices stay; the `top_k` best by choice, ties to the lower id, in descending order;
+//   largest sum of their two best choices stay (ties to the lower group; a group of one expert counts that one); the
+//   `top_k` best by choice, ties to the lower id, in descending order;
 //   weights = s[chosen] / (normalise ? sum + 1e-20 : 1) * scale.
+// A NaN choice ranks as -infinity, so ids are always top_k different experts. top_k <= experts of the groups that stay.
 struct Route {
   const float* logits = nullptr;  // [rows, experts]
   const float* bias = nullptr;    // [experts], or nullptr for none
@@ -116,8 +128,8 @@ struct Route {
   float scale = 1;
 };
 
-// y[r, :] += sum over k ascending of weights[r, k] * x[slots[r, k], :]: the experts' outputs back to their tokens. The order is
-// the order of k, so a row's sum does not depend on which experts other rows chose.
+// y[r, :] += sum over k ascending of weights[r, k] * x[slots[r, k], :]: the experts' outputs back to their tokens. The
+// order is the order of k, so a row's sum does not depend on which experts other rows chose.
 struct Combine {
   const float* x = nullptr;        // [rows * top_k, dim], stride dim
   const int32_t* slots = nullptr;  // [rows, top_k]: row of x for (r, k)
@@ -128,8 +140,8 @@ struct Combine {
   int64_t dim = 0;
 };
 
-// A paged store of rows: slot s is row s % page_size of page s / page_size, and slots are consecutive rows of one buffer, so the
-// page only matters for finding slots from positions.
+// A paged store of rows: slot s is row s % page_size of page s / page_size, and slots are consecutive rows of one
+// buffer, so the page only matters for finding slots from positions.
 //   MLA: one row per slot, [latent | rope], `dim` = latent + rope numbers
 //   GQA: two stores, K and V, each [kv_heads * head_dim] per slot
 struct PagedStore {
@@ -140,8 +152,8 @@ struct PagedStore {
   float scale = 1;             // stored = value / scale, value = stored * scale; only for e4m3
 };
 
-// store[slots[r], column ... column + dim) = x[r, :] / scale, rounded to the store's type (e4m3 saturates).
-// A slot of -1 is skipped (padding).
+// store[slots[r], column ... column + dim) = x[r, :] / scale, rounded to the store's type (e4m3: an f32 division, then
+// to nearest, saturating). A slot of -1 is skipped (padding). Slots of one call are different.
 struct StoreRows {
   Rows x;  // [rows, dim], f32
   PagedStore store;
@@ -163,7 +175,8 @@ struct AttentionRequest {
 // Absorbed multi-head latent attention over a paged store of [latent | rope] rows, shared by all heads:
 //   score(r, h, p) = scale * dot(q[r, h, :], row_p)      over latent + rope numbers
 //   out[r, h, :]   = sum over p of softmax_p(score) * row_p[0:latent]
-// for the positions p <= position(r) (causal). Softmax in f32 with the running maximum.
+// for the positions p <= position(r) (causal), which must be stored: position(r) < key_count. Softmax in f32 with the
+// running maximum.
 struct MlaAttention {
   Rows q;  // [rows, heads * (latent + rope)]; per head [latent | rope]
   PagedStore store;
@@ -182,8 +195,9 @@ struct MlaAttention {
 // Visible positions of row r at position t, out of [0, key_count):
 //   causal:      p <= t
 //   not causal:  all (every row of a DFlash block sees the whole block)
-//   window > 0:  and p > t - window when causal (sliding layers)
+//   window > 0:  and p > t - window (sliding layers); only when causal
 //   first_visible (per request, may be nullptr): and p >= first_visible[i] (the draft window)
+// A row that sees nothing gives zeros.
 struct GqaAttention {
   Rows q;  // [rows, heads * head_dim]
   PagedStore k;

@@ -12,13 +12,15 @@ namespace strobe::kernel {
 
 struct CpuKernels {
   std::string_view name;  // ref, portable, avx2, avx512, amx
-  // The type in which matrix products want their input x; what norms and activations write. f32 for ref, bf16 for the rest.
+  // The type in which matrix products want their input x; what norms and activations write. f32 for ref, bf16 for the
+  // rest.
   DType activation = DType::kF32;
 
-  // The format in which this table wants a weight that the checkpoint holds as `format` (itself when nothing is to be done).
+  // The format in which this table wants a weight that the checkpoint holds as `format` (itself when nothing is to be
+  // done).
   WeightFormat (*packed_format)(WeightFormat format) = nullptr;
-  // Writes `weight` (row-major) in packed_format into `packed` (weight_bytes of it, 64-byte aligned) and returns the value
-  // that describes it.
+  // Writes `weight` (row-major) in packed_format into `packed` (weight_bytes of it, 64-byte aligned) and returns the
+  // value that describes it.
   QuantTensor (*pack)(const QuantTensor& weight, void* packed) = nullptr;
 
   void (*gemm)(WorkerPool&, const Gemm&) = nullptr;

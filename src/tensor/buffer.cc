@@ -18,7 +18,9 @@ constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 Buffer::Buffer(void* data, int64_t bytes, Device device, std::function<void(void*)> release)
     : data_(data), bytes_(bytes), device_(device), release_(std::move(release)) {}
 
-Buffer::~Buffer() { reset(); }
+Buffer::~Buffer() {
+  reset();
+}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),

@@ -64,9 +64,13 @@ int64_t size_bytes(DType dtype) {
   return 0;
 }
 
-float to_float(E4m3 value) { return kE4m3Values[value.bits]; }
+float to_float(E4m3 value) {
+  return kE4m3Values[value.bits];
+}
 
-const std::array<float, 256>& e4m3_values() { return kE4m3Values; }
+const std::array<float, 256>& e4m3_values() {
+  return kE4m3Values;
+}
 
 E4m3 to_e4m3(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -25,7 +25,9 @@ struct Bf16 {
   friend bool operator==(Bf16, Bf16) = default;
 };
 
-[[nodiscard]] inline float to_float(Bf16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+[[nodiscard]] inline float to_float(Bf16 value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
+}
 
 // Round to nearest, ties to even; NaN stays NaN.
 [[nodiscard]] inline Bf16 to_bf16(float value) {
@@ -47,7 +49,9 @@ struct E4m3 {
 // The value of a 4-bit code; only the low four bits count.
 inline constexpr std::array<float, 16> kE2m1Values = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                                       -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
-[[nodiscard]] inline float e2m1_to_float(uint8_t code) { return kE2m1Values[code & 15U]; }
+[[nodiscard]] inline float e2m1_to_float(uint8_t code) {
+  return kE2m1Values[code & 15U];
+}
 
 // Nearest code, ties to even mantissa; saturates at +-6.
 [[nodiscard]] uint8_t float_to_e2m1(float value);

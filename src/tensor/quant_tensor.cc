@@ -6,7 +6,9 @@ namespace {
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kGroup = 16;  // columns that share an NVFP4 block scale
 
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+int64_t round_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 }  // namespace
 

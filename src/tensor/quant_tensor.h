@@ -14,10 +14,12 @@ enum class WeightFormat {
   kF32,    // data f32 [out, in]
   kBf16,   // data bf16 [out, in]
   kNvfp4,  // data u8 [out, in / 2], low nibble = even column; scales e4m3 [out, in / 16]; times global_scale
-  // As the CPU kernels read them: tiles of 16 rows (zero rows pad the last tile), columns in pairs (a zero column pads an
+  // As the CPU kernels read them: tiles of 16 rows (zero rows pad the last tile), columns in pairs (a zero column pads
+  // an
   // odd `in`), so that 64 bytes hold 16 rows x 2 columns: [out/16][in/2][16][2].
   kBf16Tile16,
-  // The 16-row tiles of NVFP4, per group of 16 columns: 16 e4m3 scales, then 128 bytes of nibbles (layout: the kernel's).
+  // The 16-row tiles of NVFP4, per group of 16 columns: 16 e4m3 scales, then 128 bytes of nibbles (layout: the
+  // kernel's).
   kNvfp4Tile16,
 };
 

@@ -63,15 +63,16 @@ Tensor Tensor::split_last(int64_t a, int64_t b) const {
 }
 
 Dims& Dims::check(const char* name, const Tensor& tensor, std::initializer_list<const char*> dims) {
-  STROBE_CHECK(tensor.shape().rank() == static_cast<int>(dims.size()), "{}: {} {} should have {} dimensions", where_, name,
-               tensor.shape(), dims.size());
+  STROBE_CHECK(tensor.shape().rank() == static_cast<int>(dims.size()), "{}: {} {} should have {} dimensions", where_,
+               name, tensor.shape(), dims.size());
   int i = 0;
   for (const char* dim : dims) {
     const int64_t value = tensor.dim(i++);
     char* end = nullptr;
     const int64_t literal = std::strtoll(dim, &end, 10);
     if (*end == '\0') {
-      STROBE_CHECK(value == literal, "{}: {} {}: dimension {} should be {}", where_, name, tensor.shape(), i - 1, literal);
+      STROBE_CHECK(value == literal, "{}: {} {}: dimension {} should be {}", where_, name, tensor.shape(), i - 1,
+                   literal);
       continue;
     }
     const Bound* found = nullptr;
@@ -83,8 +84,8 @@ Dims& Dims::check(const char* name, const Tensor& tensor, std::initializer_list<
       bound_[static_cast<size_t>(count_++)] = {dim, name, value};
       continue;
     }
-    STROBE_CHECK(found->value == value, "{}: {} {}: {} is {} here and {} in {}", where_, name, tensor.shape(), dim, value,
-                 found->value, found->tensor);
+    STROBE_CHECK(found->value == value, "{}: {} {}: {} is {} here and {} in {}", where_, name, tensor.shape(), dim,
+                 value, found->value, found->tensor);
   }
   return *this;
 }

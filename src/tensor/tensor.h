@@ -133,8 +133,8 @@ T* Tensor::as() const {
 // Checks that a set of tensors agree on named dimensions:
 //   Dims dims("rms_norm");
 //   dims.check("x", x, {"tokens", "hidden"}).check("weight", weight, {"hidden"});
-// aborts with "rms_norm: weight [255]: hidden is 255 here and 256 in x" when they do not. A name that is a number stands
-// for itself.
+// aborts with "rms_norm: weight [255]: hidden is 255 here and 256 in x" when they do not. A name that is a number
+// stands for itself.
 class Dims {
  public:
   explicit Dims(const char* where) : where_(where) {}
