@@ -7,9 +7,8 @@
 //   in the call, on what these hold (NaN included), on where in the call the row stands, nor on how work is split among
 //   threads. Sums run in an order fixed by the shapes of one row. This is what makes DFlash byte-equal to plain
 //   decoding.
-// - Memory that no row refers to is never read into a result: pages behind a request's length, the rest of its last
-// page
-//   and the gaps between rows may hold NaN, and are not written either.
+// - Memory that no row refers to is never read into a result, and never written: pages behind a request's length, the
+//   rest of its last page and the gaps between rows may hold NaN.
 // - Arrays are aligned to their element type only, packed weights to 64 bytes. Dimensions need not be multiples of
 //   anything (`in` of NVFP4 is one of 16).
 // - "A" below is the activation type: f32 for the reference kernels, bf16 for the fast ones (CpuKernels::activation).
