@@ -70,6 +70,13 @@ void copy(Exec& exec, const Tensor& x, const Tensor& y) {
   exec.cpu().copy(exec.pool(), {.x = rows_of(x), .y = rows_of(y), .rows = dims["tokens"], .dim = dims["dim"]});
 }
 
+void gather_rows(Exec& exec, const Tensor& x, const Tensor& rows, const Tensor& y) {
+  STROBE_CHECK(x.contiguous(), "gather_rows: x {} with gaps", x.shape());
+  // A look-up in a table of f32 rows is what an embedding is.
+  const QuantTensor table{.format = WeightFormat::kF32, .out = x.dim(0), .in = x.dim(1), .data = x.as<float>()};
+  embed(exec, table, rows, y);
+}
+
 void argmax(Exec& exec, const Tensor& logits, const Tensor& ids) {
   Dims dims("argmax");
   dims.check("logits", logits, {"tokens", "vocab"}).check("ids", ids, {"tokens"});

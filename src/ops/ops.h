@@ -49,6 +49,9 @@ void embed(Exec& exec, const QuantTensor& table, const Tensor& ids, const Tensor
 // y = x with y's type.  [tokens, dim] both
 void copy(Exec& exec, const Tensor& x, const Tensor& y);
 
+// y[i, :] = x[rows[i], :].  x: [tokens, dim] f32;  rows: [count] i32;  y: [count, dim] f32
+void gather_rows(Exec& exec, const Tensor& x, const Tensor& rows, const Tensor& y);
+
 // ids: [tokens] i32 = argmax of logits [tokens, vocab] f32, ties to the lowest id
 void argmax(Exec& exec, const Tensor& logits, const Tensor& ids);
 

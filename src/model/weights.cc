@@ -1,0 +1,174 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace strobe::model {
+namespace {
+
+// One checkpoint being moved into one arena.
+struct Loader {
+  TensorSource& source;
+  ops::WeightArena& arena;
+
+  Result<QuantTensor> matrix(const std::string& module, int64_t out, int64_t in) {
+    STROBE_ASSIGN(const QuantTensor raw, source.take_matrix(module, out, in));
+    return arena.pack(raw);
+  }
+  Result<Tensor> vector(const std::string& name, int64_t dim) {
+    STROBE_ASSIGN(const Tensor raw, source.take_f32(name, {dim}));
+    return arena.copy(raw);
+  }
+};
+
+// Splits kv_b [heads * (nope + v), latent] into the two per-head matrices of the absorbed form.
+Result<void> absorb(Loader& loader, const std::string& module, const MlaRecipe& mla, MlaWeights& weights) {
+  STROBE_ASSIGN(const QuantTensor kv_b, loader.source.take_matrix(module, mla.heads * (mla.nope + mla.v), mla.latent));
+  if (kv_b.format != WeightFormat::kBf16) {
+    return error("{}.weight is {}; the absorbed form of MLA needs it as bf16", module, to_string(kv_b.format));
+  }
+  std::vector<Bf16> transposed(static_cast<size_t>(mla.latent * mla.nope));
+  for (int64_t h = 0; h < mla.heads; ++h) {
+    const int64_t begin = h * (mla.nope + mla.v);
+    const auto* keys = static_cast<const Bf16*>(kv_b.rows(begin, begin + mla.nope).data);
+    for (int64_t i = 0; i < mla.nope; ++i) {
+      for (int64_t j = 0; j < mla.latent; ++j)
+        transposed[static_cast<size_t>(j * mla.nope + i)] = keys[i * mla.latent + j];
+    }
+    weights.to_latent.push_back(loader.arena.pack(
+        {.format = WeightFormat::kBf16, .out = mla.latent, .in = mla.nope, .data = transposed.data()}));
+    weights.from_latent.push_back(loader.arena.pack(kv_b.rows(begin + mla.nope, begin + mla.nope + mla.v)));
+  }
+  return {};
+}
+
+Result<MlaWeights> load_mla(Loader& loader, const std::string& prefix, const MlaRecipe& mla, int64_t hidden) {
+  MlaWeights weights;
+  const int64_t q_out = mla.heads * (mla.nope + mla.rope);
+  if (mla.q_lora > 0) {
+    STROBE_ASSIGN(weights.q_a, loader.matrix(prefix + "q_a_proj", mla.q_lora, hidden));
+    STROBE_ASSIGN(weights.q_a_norm, loader.vector(prefix + "q_a_layernorm.weight", mla.q_lora));
+    STROBE_ASSIGN(weights.q_b, loader.matrix(prefix + "q_b_proj", q_out, mla.q_lora));
+  } else {
+    STROBE_ASSIGN(weights.q_b, loader.matrix(prefix + "q_proj", q_out, hidden));
+  }
+  STROBE_ASSIGN(weights.kv_a, loader.matrix(prefix + "kv_a_proj_with_mqa", mla.latent + mla.rope, hidden));
+  STROBE_ASSIGN(weights.kv_a_norm, loader.vector(prefix + "kv_a_layernorm.weight", mla.latent));
+  STROBE_TRY(absorb(loader, prefix + "kv_b_proj", mla, weights));
+  STROBE_ASSIGN(weights.o, loader.matrix(prefix + "o_proj", hidden, mla.heads * mla.v));
+  return weights;
+}
+
+Result<GqaWeights> load_gqa(Loader& loader, const std::string& prefix, const GqaRecipe& gqa, int64_t hidden) {
+  GqaWeights weights;
+  STROBE_ASSIGN(weights.q, loader.matrix(prefix + "q_proj", gqa.heads * gqa.head_dim, hidden));
+  STROBE_ASSIGN(weights.k, loader.matrix(prefix + "k_proj", gqa.kv_heads * gqa.head_dim, hidden));
+  STROBE_ASSIGN(weights.v, loader.matrix(prefix + "v_proj", gqa.kv_heads * gqa.head_dim, hidden));
+  STROBE_ASSIGN(weights.o, loader.matrix(prefix + "o_proj", hidden, gqa.heads * gqa.head_dim));
+  if (gqa.qk_norm) {
+    STROBE_ASSIGN(weights.q_norm, loader.vector(prefix + "q_norm.weight", gqa.head_dim));
+    STROBE_ASSIGN(weights.k_norm, loader.vector(prefix + "k_norm.weight", gqa.head_dim));
+  }
+  return weights;
+}
+
+Result<DenseWeights> load_dense(Loader& loader, const std::string& prefix, int64_t inter, int64_t hidden) {
+  DenseWeights weights;
+  STROBE_ASSIGN(weights.gate, loader.matrix(prefix + "gate_proj", inter, hidden));
+  STROBE_ASSIGN(weights.up, loader.matrix(prefix + "up_proj", inter, hidden));
+  STROBE_ASSIGN(weights.down, loader.matrix(prefix + "down_proj", hidden, inter));
+  return weights;
+}
+
+Result<RoutedWeights> load_routed(Loader& loader, const std::string& prefix, const RoutedRecipe& routed,
+                                  int64_t hidden) {
+  RoutedWeights weights;
+  STROBE_ASSIGN(weights.router, loader.matrix(prefix + "gate", routed.experts, hidden));
+  STROBE_ASSIGN(weights.bias, loader.vector(prefix + "gate.e_score_correction_bias", routed.experts));
+  for (int64_t e = 0; e < routed.experts; ++e) {
+    STROBE_ASSIGN(const DenseWeights expert,
+                  load_dense(loader, fmt::format("{}experts.{}.", prefix, e), routed.inter, hidden));
+    weights.experts.push_back({expert.gate, expert.up, expert.down});
+  }
+  if (routed.shared_inter > 0) {
+    STROBE_ASSIGN(weights.shared, load_dense(loader, prefix + "shared_experts.", routed.shared_inter, hidden));
+  }
+  return weights;
+}
+
+Result<LayerWeights> load_layer(Loader& loader, const std::string& prefix, const LayerRecipe& layer, int64_t hidden) {
+  LayerWeights weights;
+  STROBE_ASSIGN(weights.attention_norm, loader.vector(prefix + "input_layernorm.weight", hidden));
+  STROBE_ASSIGN(weights.ffn_norm, loader.vector(prefix + "post_attention_layernorm.weight", hidden));
+  if (const auto* mla = std::get_if<MlaRecipe>(&layer.attention)) {
+    STROBE_ASSIGN(weights.attention, load_mla(loader, prefix + "self_attn.", *mla, hidden));
+  } else {
+    STROBE_ASSIGN(weights.attention,
+                  load_gqa(loader, prefix + "self_attn.", std::get<GqaRecipe>(layer.attention), hidden));
+  }
+  if (const auto* routed = std::get_if<RoutedRecipe>(&layer.ffn)) {
+    STROBE_ASSIGN(weights.ffn, load_routed(loader, prefix + "mlp.", *routed, hidden));
+  } else {
+    STROBE_ASSIGN(weights.ffn, load_dense(loader, prefix + "mlp.", std::get<DenseRecipe>(layer.ffn).inter, hidden));
+  }
+  return weights;
+}
+
+// An MLA row is key and value at once, so it has one scale.
+Result<void> add_kv_scales(const KvScales& scales, bool mla, const std::string& module, std::vector<float>& list) {
+  list.push_back(scales.k);
+  if (!mla) {
+    list.push_back(scales.v);
+  } else if (scales.v != scales.k) {
+    return error("{}: k_scale {} and v_scale {} differ; an MLA cache row is key and value at once and takes one scale",
+                 module, scales.k, scales.v);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TargetWeights> load_target_weights(const Recipe& recipe, TensorSource& source, ops::WeightArena& arena) {
+  Loader loader{source, arena};
+  TargetWeights weights;
+  STROBE_ASSIGN(const QuantTensor embedding, source.take_matrix("model.embed_tokens", recipe.vocab, recipe.hidden));
+  if (embedding.format == WeightFormat::kNvfp4) return error("model.embed_tokens.weight is NVFP4; accepted: bf16, f32");
+  weights.embedding = arena.copy(embedding);
+  bool scaled = false;
+  for (int64_t i = 0; i < recipe.layer_count(); ++i) {
+    const LayerRecipe& layer = recipe.layers[static_cast<size_t>(i)];
+    const std::string prefix = fmt::format("model.layers.{}.", i);
+    STROBE_ASSIGN(LayerWeights loaded, load_layer(loader, prefix, layer, recipe.hidden));
+    weights.layers.push_back(std::move(loaded));
+    STROBE_ASSIGN(const KvScales scales, source.take_kv_scales(prefix + "self_attn"));
+    STROBE_TRY(add_kv_scales(scales, std::holds_alternative<MlaRecipe>(layer.attention), prefix + "self_attn",
+                             weights.kv_scales));
+    scaled = scaled || scales.in_file;
+  }
+  if (!scaled) weights.kv_scales.clear();
+  STROBE_ASSIGN(weights.norm, loader.vector("model.norm.weight", recipe.hidden));
+  if (recipe.tied_head && !source.has("lm_head.weight")) {
+    weights.head = arena.pack(embedding);
+  } else {
+    STROBE_ASSIGN(weights.head, loader.matrix("lm_head", recipe.vocab, recipe.hidden));
+  }
+  return weights;
+}
+
+Result<DraftWeights> load_draft_weights(const Recipe& recipe, int64_t features, TensorSource& source,
+                                        ops::WeightArena& arena) {
+  Loader loader{source, arena};
+  DraftWeights weights;
+  STROBE_ASSIGN(weights.fc, loader.matrix("fc", recipe.hidden, features * recipe.hidden));
+  STROBE_ASSIGN(weights.hidden_norm, loader.vector("hidden_norm.weight", recipe.hidden));
+  for (int64_t i = 0; i < recipe.layer_count(); ++i) {
+    STROBE_ASSIGN(LayerWeights loaded, load_layer(loader, fmt::format("layers.{}.", i),
+                                                  recipe.layers[static_cast<size_t>(i)], recipe.hidden));
+    weights.layers.push_back(std::move(loaded));
+  }
+  STROBE_ASSIGN(weights.norm, loader.vector("norm.weight", recipe.hidden));
+  return weights;
+}
+
+}  // namespace strobe::model
