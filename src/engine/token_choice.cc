@@ -1,0 +1,54 @@
+#include "engine/token_choice.h"
+
+#include <limits>
+
+#include "base/check.h"
+
+namespace strobe::engine {
+
+TokenChoice::TokenChoice(const TargetPass& pass, int64_t first_row, const StepSequence& sequence,
+                         std::span<const int32_t> drafted)
+    : pass_(pass), first_row_(first_row), sequence_(sequence), drafted_(drafted) {
+  STROBE_CHECK(sequence.sampling != nullptr, "a sequence that wants a token needs sampling parameters");
+}
+
+bool TokenChoice::raw(int64_t t) const {
+  return !sequence_.sampling->changes_logits() && (t >= sequence_.forbidden_rows || sequence_.forbidden_early.empty());
+}
+
+std::span<const float> TokenChoice::adjusted(int64_t t) const {
+  const std::span<float> logits = pass_.logits(first_row_ + t);
+  if (raw(t)) return logits;
+  scratch_.assign(logits.begin(), logits.end());
+  adjust_logits(scratch_, *sequence_.sampling,
+                {.tokens = sequence_.history,
+                 .prompt_tokens = sequence_.prompt_tokens,
+                 .drafted = drafted_.subspan(0, static_cast<size_t>(t))});
+  if (t < sequence_.forbidden_rows) {
+    for (const int32_t id : sequence_.forbidden_early) {
+      if (id >= 0 && static_cast<size_t>(id) < scratch_.size()) {
+        scratch_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+  return scratch_;
+}
+
+int32_t TokenChoice::best(int64_t t) const {
+  return raw(t) ? pass_.argmax(first_row_ + t, 1)[0] : argmax(adjusted(t));
+}
+
+Distribution TokenChoice::distribution(int64_t t) const {
+  return make_distribution(adjusted(t), *sequence_.sampling);
+}
+
+int64_t TokenChoice::position(int64_t t) const {
+  return sequence_.first_position + static_cast<int64_t>(sequence_.tokens.size()) + t;
+}
+
+int32_t TokenChoice::choose(int64_t t) const {
+  if (sequence_.sampling->greedy()) return best(t);
+  return sample(distribution(t), uniform(sequence_.sampling->seed, position(t), RandomUse::kSample));
+}
+
+}  // namespace strobe::engine

@@ -1,0 +1,42 @@
+// TokenChoice: what the target says at the rows of one sequence, under its sampling parameters. Rows are asked for in
+// order, and only as far as they are reached.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/sampling.h"
+#include "engine/step.h"
+#include "engine/target_pass.h"
+
+namespace strobe::engine {
+
+class TokenChoice {
+ public:
+  // The sequence's logit rows are [first_row, ...) of the pass. `drafted`: the block's tokens after the fed one.
+  TokenChoice(const TargetPass& pass, int64_t first_row, const StepSequence& sequence,
+              std::span<const int32_t> drafted);
+
+  // Greedy requests: the one token that may follow at row t, given drafted[0..t).
+  [[nodiscard]] int32_t best(int64_t t) const;
+  // Sampling requests: the distribution of the token at row t, given drafted[0..t).
+  [[nodiscard]] Distribution distribution(int64_t t) const;
+  // Position of the token that row t chooses.
+  [[nodiscard]] int64_t position(int64_t t) const;
+  // The token of row t when nothing is drafted there: best, or drawn.
+  [[nodiscard]] int32_t choose(int64_t t) const;
+
+ private:
+  // Row t's logits with bias, penalties and early bans, in scratch_.
+  [[nodiscard]] std::span<const float> adjusted(int64_t t) const;
+  [[nodiscard]] bool raw(int64_t t) const;
+
+  const TargetPass& pass_;
+  int64_t first_row_;
+  const StepSequence& sequence_;
+  std::span<const int32_t> drafted_;
+  mutable std::vector<float> scratch_;
+};
+
+}  // namespace strobe::engine

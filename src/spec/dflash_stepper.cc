@@ -1,0 +1,115 @@
+#include "spec/dflash_stepper.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "engine/stopwatch.h"
+#include "engine/token_choice.h"
+#include "spec/acceptance.h"
+#include "spec/draft_window.h"
+
+namespace strobe::spec {
+
+DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const model::DflashDraft& draft,
+                             const cache::KvStore& draft_store, const DflashOptions& options)
+    : exec_(exec),
+      pass_(std::move(target), options.page_size),
+      draft_(draft),
+      draft_store_(draft_store),
+      options_(options),
+      blocks_(options.page_size) {
+  STROBE_CHECK(options.block_tokens >= 2, "block_tokens = {}", options.block_tokens);
+  STROBE_CHECK(!pass_.target().capture_layers.empty(), "a DFlash target must capture features");
+}
+
+engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
+  engine::StepResult result;
+  engine::Stopwatch watch;
+  draft_blocks(plan);
+  result.times.draft_ms = watch.lap_ms();
+  ops::WorkspaceFrame frame(exec_.workspace());
+  verify(plan, frame);
+  result.times.target_ms = watch.lap_ms();
+  accept_tokens(plan, result);
+  result.times.accept_ms = watch.lap_ms();
+  commit_context(plan, result);
+  result.times.commit_ms = watch.lap_ms();
+  return result;
+}
+
+void DflashStepper::draft_blocks(const engine::StepPlan& plan) {
+  blocks_.clear();
+  first_visible_.clear();
+  block_begin_.assign(1, 0);
+  for (const engine::StepSequence& sequence : plan.sequences) {
+    if (sequence.block_tokens > 1) {
+      STROBE_CHECK(
+          sequence.wants_token && sequence.tokens.size() == 1 && sequence.block_tokens <= options_.block_tokens,
+          "{} fed tokens, block of {}", sequence.tokens.size(), sequence.block_tokens);
+      fed_.assign(1, sequence.tokens[0]);
+      fed_.resize(static_cast<size_t>(sequence.block_tokens), draft_.mask_token());
+      blocks_.add(fed_, sequence.first_position, sequence.pages);
+      first_visible_.push_back(
+          first_visible_position(sequence.first_position, options_.window_tokens, options_.page_size));
+    }
+    block_begin_.push_back(static_cast<int32_t>(blocks_.rows()));
+  }
+  block_tokens_.resize(static_cast<size_t>(blocks_.rows()));
+  const model::Batch batch{.positions = blocks_.positions(),
+                           .slots = blocks_.slots(),
+                           .requests = blocks_.requests(),
+                           .first_visible = first_visible_};
+  draft_.draft(exec_, blocks_.ids(), batch, draft_store_, Tensor(block_tokens_.data(), DType::kI32, {blocks_.rows()}));
+}
+
+std::span<const int32_t> DflashStepper::drafted(size_t i) const {
+  const auto begin = static_cast<size_t>(block_begin_[i]), end = static_cast<size_t>(block_begin_[i + 1]);
+  if (begin == end) return {};
+  // Row 0 holds the token that was fed; what the draft says there means nothing.
+  return std::span(block_tokens_).subspan(begin + 1, end - begin - 1);
+}
+
+void DflashStepper::verify(const engine::StepPlan& plan, ops::WorkspaceFrame& frame) {
+  pass_.clear();
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::StepSequence& sequence = plan.sequences[i];
+    const std::span<const int32_t> drafts = drafted(i);
+    fed_.assign(sequence.tokens.begin(), sequence.tokens.end());
+    fed_.insert(fed_.end(), drafts.begin(), drafts.end());
+    pass_.add(fed_, sequence.first_position, sequence.pages,
+              sequence.wants_token ? static_cast<int32_t>(drafts.size()) + 1 : 0);
+  }
+  pass_.run(exec_, frame);
+}
+
+void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResult& result) {
+  int64_t row = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::StepSequence& sequence = plan.sequences[i];
+    engine::StepOutput& output = result.outputs.emplace_back();
+    if (!sequence.wants_token) continue;
+    const std::span<const int32_t> drafts = drafted(i);
+    const engine::TokenChoice choice(pass_, row, sequence, drafts);
+    output.tokens = accept(choice, *sequence.sampling, drafts);
+    output.drafted = static_cast<int32_t>(drafts.size());
+    output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
+    row += static_cast<int64_t>(drafts.size()) + 1;
+  }
+}
+
+void DflashStepper::commit_context(const engine::StepPlan& plan, const engine::StepResult& result) {
+  engine::RowList& rows = pass_.rows();
+  if (rows.rows() == 0) return;
+  const int32_t* slots = rows.slots().as<int32_t>();
+  committed_slots_.assign(slots, slots + rows.rows());
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const auto& request = rows.requests()[i];
+    const auto committed = static_cast<int32_t>(plan.sequences[i].tokens.size()) + result.outputs[i].accepted;
+    for (int32_t r = committed; r < request.row_count; ++r)
+      committed_slots_[static_cast<size_t>(request.row_begin + r)] = -1;
+  }
+  draft_.write_context(exec_, pass_.features(), rows.positions(),
+                       Tensor(committed_slots_.data(), DType::kI32, {rows.rows()}), draft_store_);
+}
+
+}  // namespace strobe::spec
