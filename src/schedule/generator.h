@@ -51,7 +51,9 @@ struct Usage {
   int32_t verify_steps = 0;  // steps with a draft
   int32_t decode_steps = 0;  // steps after prefill, with or without a draft
   int32_t drafted_tokens = 0;
-  int32_t accepted_tokens = 0;  // draft tokens accepted
+  // Drafts that the target agreed with: how well the draft knows the target. In an answer's last step some of them may
+  // lie behind its end; tokens a client got per step are completion_tokens / decode_steps.
+  int32_t accepted_tokens = 0;
   // accept_histogram[a]: verify steps that accepted exactly a draft tokens
   std::array<int32_t, kMaxBlockTokens> accept_histogram{};
   double queue_ms = 0;

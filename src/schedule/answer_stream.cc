@@ -1,0 +1,74 @@
+#include "schedule/answer_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace strobe::schedule {
+
+AnswerStream::AnswerStream(const Tokenizer& tokenizer, StopRules rules, std::span<const int32_t> eos_ids,
+                           bool skip_special)
+    : rules_(std::move(rules)), end_tokens_(rules_.stop_token_ids), detokenizer_(tokenizer, skip_special) {
+  if (!rules_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos_ids.begin(), eos_ids.end());
+  std::erase_if(rules_.stop_strings, [](const std::string& stop) { return stop.empty(); });
+}
+
+bool AnswerStream::push(int32_t token) {
+  STROBE_CHECK(!finish_, "token {} after the end", token);
+  ++tokens_;
+  if (tokens_ > rules_.min_new_tokens &&
+      std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end()) {
+    if (rules_.include_stop) held_ += detokenizer_.push(token);
+    end_with({.reason = FinishReason::kStop, .matched_token = token});
+    return true;
+  }
+  held_ += detokenizer_.push(token);
+  if (tokens_ >= rules_.min_new_tokens && match_stop_string()) return true;
+  if (tokens_ >= rules_.max_new_tokens) {
+    end_with({.reason = FinishReason::kLength});
+    return true;
+  }
+  release_certain_text();
+  return false;
+}
+
+std::string AnswerStream::take_text() {
+  return std::exchange(ready_, {});
+}
+
+bool AnswerStream::match_stop_string() {
+  size_t first = std::string::npos;
+  const std::string* matched = nullptr;
+  for (const auto& stop : rules_.stop_strings) {
+    const size_t at = held_.find(stop);
+    if (at < first) {
+      first = at;
+      matched = &stop;
+    }
+  }
+  if (matched == nullptr) return false;
+  held_.resize(rules_.include_stop ? first + matched->size() : first);
+  ready_ += std::exchange(held_, {});
+  finish_ = Finish{.reason = FinishReason::kStop, .matched_string = *matched};
+  return true;
+}
+
+void AnswerStream::release_certain_text() {
+  size_t keep = 0;  // the longest tail of held_ that begins a stop string
+  for (const auto& stop : rules_.stop_strings) {
+    for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
+      if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) keep = n;
+    }
+  }
+  ready_.append(held_, 0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+}
+
+void AnswerStream::end_with(Finish finish) {
+  held_ += detokenizer_.finish();
+  ready_ += std::exchange(held_, {});
+  finish_ = std::move(finish);
+}
+
+}  // namespace strobe::schedule

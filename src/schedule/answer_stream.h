@@ -1,0 +1,53 @@
+// AnswerStream: a request's answer as its client sees it: tokens in, text out, and where it ends.
+//
+// Everything that ends a text is judged here, on emitted tokens, one after another; so a stop early in an accepted
+// block wins over a length limit later in the same block, and drafts that were never emitted count for nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schedule/generator.h"
+#include "text/detokenizer.h"
+
+namespace strobe::schedule {
+
+class AnswerStream {
+ public:
+  // eos_ids: the model's own end tokens, unless rules.ignore_eos. The tokenizer must outlive this.
+  AnswerStream(const Tokenizer& tokenizer, StopRules rules, std::span<const int32_t> eos_ids, bool skip_special);
+
+  // Takes the next token; true when the answer ends with it (finish() is set then, and nothing more may be pushed).
+  bool push(int32_t token);
+
+  [[nodiscard]] const std::optional<Finish>& finish() const { return finish_; }
+  [[nodiscard]] int32_t tokens() const { return tokens_; }
+  // The text that has become certain since the last call: never half a character, never a possible beginning of a stop
+  // string.
+  [[nodiscard]] std::string take_text();
+
+  // Tokens that end an answer; while fewer than min_new_tokens are emitted they must not be sampled.
+  [[nodiscard]] std::span<const int32_t> end_tokens() const { return end_tokens_; }
+  // How many of the tokens to come are under that ban.
+  [[nodiscard]] int32_t forbidden_tokens() const { return std::max(0, rules_.min_new_tokens - tokens_); }
+
+ private:
+  // Looks for a stop string in held_; cuts and finishes when there is one.
+  bool match_stop_string();
+  // Moves what can no longer become a stop string from held_ to ready_.
+  void release_certain_text();
+  void end_with(Finish finish);
+
+  StopRules rules_;
+  std::vector<int32_t> end_tokens_;
+  Detokenizer detokenizer_;
+  int32_t tokens_ = 0;
+  std::string held_;   // may still become a stop string
+  std::string ready_;  // certain, not yet taken
+  std::optional<Finish> finish_;
+};
+
+}  // namespace strobe::schedule
