@@ -1,0 +1,246 @@
+"""Strobe beside the Python reference (transformers' DeepSeek-V3, z-lab's dflash package) on this machine's CPU.
+
+  build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20]
+
+Four runs: each of the two, plain and with DFlash, greedy, e4m3 target cache. They take turns, a few problems at a time in
+rotating order, so that a noisy or hot machine meets all alike; all are held to the same cores. Writes a JSON file with every
+figure and a Markdown table. Packages: tests/golden/requirements.txt. (scripts/compat makes the environment.)
+
+Times of a request: first token = from the prompt's ids (reference) or text (strobe) to the first token; decode ms/token =
+the rest of the time over the rest of the tokens. Loading and one warm-up request are left out for both.
+"""
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/golden"), str(ROOT / "bench/peers")]
+import strobe_cli  # noqa: E402
+
+RUNS = ("reference plain", "reference DFlash", "strobe plain", "strobe DFlash")
+PACKAGES = ("torch", "transformers", "dflash", "tiktoken")
+
+
+# ------------------------------------------------------------------------------------------------- the reference
+class FirstToken:
+    """A streamer for transformers' generate(): notes when the first token came (the prompt is put first)."""
+
+    def __init__(self):
+        self.puts = 0
+        self.at = None
+
+    def put(self, ids) -> None:
+        self.puts += 1
+        if self.puts == 2:
+            self.at = time.perf_counter()
+
+    def end(self) -> None:
+        pass
+
+
+class Reference:
+    """transformers and dflash in bfloat16, as their authors run them: generate() and dflash_generate()."""
+
+    def __init__(self, models: Path, max_new: int, attention: str):
+        import dflash.model as package
+        import oracle
+        import torch
+        from transformers import DynamicCache
+        torch.set_grad_enabled(False)
+        self.torch, self.oracle, self.package, self.max_new = torch, oracle, package, max_new
+        self.text = oracle.Text(models / "target")
+        self.net = oracle.load_target(models / "target", torch.bfloat16, attention)
+        self.draft = oracle.load_draft(models / "draft", torch.bfloat16)
+        package._cuda_time = time.perf_counter  # the package would call torch.cuda
+        package._make_cache = lambda config: (oracle.new_cache(self.net, fp8=True) if config is self.net.config
+                                              else DynamicCache(config=config))
+
+    def run(self, question: str, dflash: bool) -> dict:
+        prompt = self.text.chat(question)
+        ids = self.torch.tensor([prompt])
+        if dflash:
+            done = self.package.dflash_generate(self.draft, self.net, ids, self.max_new, self.text.stop_ids, 0.0,
+                                                return_stats=True)
+            out, first_s, steps = done.output_ids[0, len(prompt):].tolist(), done.time_to_first_token, done.acceptance_lengths
+            rest_s = done.time_per_output_token * len(out)
+        else:
+            streamer, start = FirstToken(), time.perf_counter()
+            out = self.net.generate(ids, attention_mask=self.torch.ones_like(ids), max_new_tokens=self.max_new, do_sample=False,
+                                    eos_token_id=self.text.stop_ids, pad_token_id=0, streamer=streamer,
+                                    past_key_values=self.oracle.new_cache(self.net, fp8=True))[0, len(prompt):].tolist()
+            first_s, rest_s, steps = streamer.at - start, time.perf_counter() - streamer.at, []
+        return {"text": self.text.decode(out), "tokens": len(out), "first_token_ms": first_s * 1e3,
+                "decode_ms_per_token": rest_s * 1e3 / max(len(out) - 1, 1), "verify_steps": len(steps)}
+
+
+def run_strobe(args, rows: list[dict], dflash: bool) -> list[dict]:
+    """A process for these rows, and one before them to warm up."""
+    results = strobe_cli.generate(args.binary, args.models, rows[:1] + rows, args.max_new_tokens, dflash, args.strobe_args)
+    return [{"text": r["text"], "tokens": r["completion_tokens"], "first_token_ms": r["ttft_ms"],
+             "decode_ms_per_token": 1e3 / r["decode_tokens_per_second"] if r["decode_tokens_per_second"] else 0.0,
+             "verify_steps": r["spec_verify_ct"] if dflash else 0} for r in results[1:]]
+
+
+# ------------------------------------------------------------------------------------------------------- summary
+def summarise(records: list[dict], rows: list[dict]) -> dict:
+    long = [r for r in records if r["tokens"] > 1]  # a single token has no decode time
+    tokens, steps = sum(r["tokens"] for r in records), sum(r["verify_steps"] for r in records)
+    total_ms = sum(r["first_token_ms"] + r["decode_ms_per_token"] * (r["tokens"] - 1) for r in records)
+    return {
+        "problems": len(records),
+        "tokens": tokens,
+        "decode_ms_per_token_median": statistics.median(r["decode_ms_per_token"] for r in long) if long else None,
+        "decode_ms_per_token_min": min((r["decode_ms_per_token"] for r in long), default=None),
+        "first_token_ms_median": statistics.median(r["first_token_ms"] for r in records),
+        "whole_ms_per_token": total_ms / tokens,
+        "accept_length": tokens / steps if steps else None,
+        "right": sum(strobe_cli.is_right(r["text"], row["answer"]) for r, row in zip(records, rows)),
+    }
+
+
+def same_texts(a: list[dict], b: list[dict]) -> int:
+    return sum(x["text"] == y["text"] for x, y in zip(a, b))
+
+
+def machine() -> dict:
+    info = Path("/proc/cpuinfo").read_text()
+    find = lambda key: (re.search(rf"^{key}\s*: (.*)$", info, re.M) or ["", "unknown"])[1]  # noqa: E731
+    flags = find("flags").split()
+    return {"cpu": find("model name"), "family_model": f"{find('cpu family')}/{find('model')}", "cores": os.cpu_count(),
+            "extensions": [f for f in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if f in flags],
+            "system": platform.platform(), "load_average_before": os.getloadavg()[0]}
+
+
+def strobe_commit() -> str:
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True,
+                              check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def number(value, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(result: dict) -> str:
+    m, lines = result["machine"], []
+    lines += [f"# Strobe and the Python reference, {result['date']}", "",
+              f"{m['cpu']} ({', '.join(m['extensions'])}), {result['threads']} of {m['cores']} cores; "
+              f"{result['rows_file']}, {result['count']} prompts, at most {result['max_new_tokens']} new tokens, greedy, e4m3 target cache.",
+              f"Reference: {', '.join(f'{k} {v}' for k, v in result['versions'].items() if k not in ('strobe', 'python'))}, bfloat16, "
+              f"{result['reference_attention']} attention. Strobe: {result['versions']['strobe']}.", f"`{result['command']}`", "",
+              "Accept length: output tokens / verify steps.", "",
+              "| run | decode ms/token, median | best | first token ms, median | all ms/token | accept length | right |",
+              "|---|---|---|---|---|---|---|"]
+    for name, s in result["runs"].items():
+        right = f"{s['right']}/{s['problems']}" if result["has_answers"] else "-"
+        lines.append(f"| {name} | {number(s['decode_ms_per_token_median'], 3)} | {number(s['decode_ms_per_token_min'], 3)} | "
+                     f"{number(s['first_token_ms_median'], 1)} | {number(s['whole_ms_per_token'], 3)} | "
+                     f"{number(s['accept_length'], 2)} | {right} |")
+    lines += [""] + [f"- {name}: {value}" for name, value in result["comparisons"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def comparisons(records: dict, runs: dict) -> dict:
+    out = {}
+    for slow, fast in (("reference plain", "reference DFlash"), ("strobe plain", "strobe DFlash"),
+                       ("reference plain", "strobe plain"), ("reference DFlash", "strobe DFlash")):
+        if slow in runs and fast in runs:
+            a, b = runs[slow]["decode_ms_per_token_median"], runs[fast]["decode_ms_per_token_median"]
+            if a and b:
+                out[f"{slow} / {fast}, decode time"] = f"{a / b:.2f}"
+            out[f"{slow} and {fast}, equal texts"] = f"{same_texts(records[slow], records[fast])}/{len(records[slow])}"
+    return out
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jsonl", type=Path, default=ROOT / "tests/data/wordproblems.jsonl", help="rows with question (answer) or prompt")
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--chunk", type=int, default=5, help="prompts before the next run takes its turn (default 5)")
+    parser.add_argument("--max-new-tokens", type=int, default=224)
+    parser.add_argument("--threads", type=int, default=2, help="cores for every run (default 2)")
+    parser.add_argument("--models", type=Path, default=ROOT / "models/pocket-k2")
+    parser.add_argument("--binary", type=Path, default=ROOT / "build/release/strobe")
+    parser.add_argument("--strobe-args", type=str.split, default=[], help="more flags for strobe, in one string")
+    parser.add_argument("--reference-attention", default="sdpa", choices=("sdpa", "eager"))
+    parser.add_argument("--only", choices=("reference", "strobe"), help="only the runs of one of the two")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench/results")
+    args = parser.parse_args()
+    if args.count < 1 or args.chunk < 1 or args.threads < 1:
+        parser.error("--count, --chunk and --threads must be 1 or more")
+    if args.only != "reference" and not os.access(args.binary, os.X_OK):
+        parser.error(f"{args.binary} is no program: build it, name it with --binary, or use --only reference")
+    return args
+
+
+def measure(args, rows: list[dict], names: list[str]) -> dict:
+    """All records, by run. The runs take turns on each chunk, in rotating order."""
+    reference = None
+    if args.only != "strobe":
+        import torch
+        torch.set_num_threads(args.threads)
+        reference = Reference(args.models, args.max_new_tokens, args.reference_attention)
+        print("warm-up of the reference", flush=True)
+        for dflash in (False, True):
+            reference.run(rows[0]["question"], dflash)
+    records = {name: [] for name in names}
+    for begin in range(0, len(rows), args.chunk):
+        chunk = rows[begin:begin + args.chunk]
+        turn = (begin // args.chunk) % len(names)
+        for name in names[turn:] + names[:turn]:
+            dflash = name.endswith("DFlash")
+            new = ([reference.run(row["question"], dflash) for row in chunk] if name.startswith("reference")
+                   else run_strobe(args, chunk, dflash))
+            records[name] += new
+            median = statistics.median(r["decode_ms_per_token"] for r in new)
+            print(f"[{begin + len(chunk)}/{len(rows)}] {name}: {median:.2f} ms/token", flush=True)
+    return records
+
+
+def main() -> int:
+    args = parse_args()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])  # children inherit it
+    rows = strobe_cli.read_rows(args.jsonl, args.count)
+    if not rows:
+        raise SystemExit(f"{args.jsonl}: no rows")
+    names = [name for name in RUNS if args.only is None or name.startswith(args.only)]
+    about = machine()
+    try:
+        records = measure(args, rows, names)
+    except strobe_cli.StrobeFailed as error:
+        print(f"strobe failed: {error}", file=sys.stderr)
+        return 1
+    runs = {name: summarise(records[name], rows) for name in names}
+    versions = {"strobe": strobe_commit(), "python": platform.python_version()}
+    if args.only != "strobe":
+        versions |= {package: importlib.metadata.version(package) for package in PACKAGES}
+    result = {
+        "date": datetime.date.today().isoformat(), "machine": about, "threads": args.threads, "versions": versions,
+        "command": " ".join(["bench/peers/bench_reference.py"] + [os.path.relpath(a, ROOT) if a.startswith("/") else a for a in sys.argv[1:]]),
+        "rows_file": os.path.relpath(args.jsonl, ROOT), "count": len(rows), "max_new_tokens": args.max_new_tokens,
+        "reference_attention": args.reference_attention, "has_answers": all(row["answer"] for row in rows),
+        "runs": runs, "comparisons": comparisons(records, runs),
+        "records": records,
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", about["cpu"]).strip("-").lower()])
+    (args.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
+    (args.out / f"{stem}.md").write_text(table(result))
+    print("\n" + table(result))
+    print(f"saved {os.path.relpath(args.out / stem, ROOT)}.json and .md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
