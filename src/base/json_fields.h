@@ -58,7 +58,9 @@ class JsonFields {
   template <class T>
   Result<std::optional<T>> get_if(std::string_view name, Limits<T> limits = {}) const;
 
-  // An array whose elements all are T; absent is nullopt.
+  // An array whose elements all are T; absent is an Error, or nullopt.
+  template <class T>
+  Result<std::vector<T>> list(std::string_view name, Limits<T> limits = {}) const;
   template <class T>
   Result<std::optional<std::vector<T>>> list_if(std::string_view name, Limits<T> limits = {}) const;
 

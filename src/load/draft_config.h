@@ -44,8 +44,8 @@ struct DraftConfig {
   std::vector<int64_t> target_layer_ids;  // ascending; the feature of id L is the output of target layer L
   std::optional<int64_t> num_target_layers;
   std::optional<int64_t> vocab_size;
-  std::optional<int64_t> mask_token_id;  // as the file says; resolve_mask_token decides
-  std::string mask_token = "<|MASK|>";
+  std::optional<int64_t> mask_token_id;   // as the file says; resolve_mask_token decides
+  std::optional<std::string> mask_token;  // "<|MASK|>" when the file has none
   std::vector<std::string> warnings;
 
   [[nodiscard]] int64_t features() const { return static_cast<int64_t>(target_layer_ids.size()); }

@@ -61,9 +61,10 @@ Result<RopeConfig> parse_rope_config(const JsonFields& config, bool deepseek, do
 //         inv_freq_i = f_i * keep_i + f_i / factor * (1 - keep_i)
 [[nodiscard]] std::vector<float> rope_inv_freq(const RopeConfig& rope, int64_t rotary_dims);
 
-// What cos and sin are multiplied by. 1 unless the kind is yarn:
-//   attn_factor * (attention_factor, or mscale(factor, mscale) / mscale(factor, mscale_all_dim) when both are given and
-//   not 0, or mscale(factor, 1))
+// What cos and sin are multiplied by: 1 unless the kind is a yarn, then attn_factor times
+//   attention_factor when given, else
+//   kYarn: mscale(factor, mscale) / mscale(factor, mscale_all_dim) when both are given and not 0, else mscale(factor,
+//   1); kDeepseekYarn: that ratio always, with 1 for an absent mscale and 0 for an absent mscale_all_dim.
 [[nodiscard]] float rope_amplitude(const RopeConfig& rope);
 
 // (qk_nope + qk_rope)^-0.5, times mscale(factor, mscale_all_dim)^2 for kDeepseekYarn when mscale_all_dim is given and

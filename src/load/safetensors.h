@@ -56,13 +56,16 @@ struct StoredTensor {
   int file = 0;  // index into Checkpoint::files()
 };
 
+// A name out of a file as messages show it: control characters escaped, cut after 160 bytes.
+[[nodiscard]] std::string printable(std::string_view name);
+
 // "BF16 [2, 3]"
 [[nodiscard]] std::string describe(const StoredTensor& tensor);
 
 // One file. Refused, with a message that names file and tensor: a header that does not fit or is above 100 MB, is not a
 // JSON object or not UTF-8; an entry without dtype, shape or data_offsets, or with others; an unknown dtype; a negative
 // or overflowing shape; offsets outside the data, reversed, or unlike shape times dtype; a name twice; tensors that
-// overlap; holes of 64 bytes or more (less is taken for alignment) and bytes after the last tensor.
+// overlap; holes of 64 bytes or more before or after a tensor (less is taken for alignment).
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::filesystem::path& path);  // Failure when it cannot be read

@@ -33,12 +33,13 @@ namespace strobe {
 
 // How names in files become plain names, and which tensors are left alone on purpose.
 struct NameRules {
-  bool unwrap_language_model = false;       // plain_name() of quant_config.h
-  std::string strip;                        // one optional prefix to remove ("model." for drafts)
-  std::vector<std::string> skip_prefixes;   // of names as in the file: other models in the same checkpoint
-  std::vector<std::string> skip_suffixes;   // tables that are computed, e.g. ".rotary_emb.inv_freq"
-  std::optional<int64_t> skip_layers_from;  // "model.layers.N." for N from here on (multi-token prediction) ...
-  int64_t skip_layers_count = 0;            // ... this many of them
+  bool unwrap_language_model = false;      // plain_name() of quant_config.h
+  std::string strip;                       // one optional prefix to remove ("model." for drafts)
+  std::vector<std::string> skip_prefixes;  // of names as in the file: other models in the same checkpoint
+  std::vector<std::string> skip_suffixes;  // tables that are computed, e.g. ".rotary_emb.inv_freq"
+  std::vector<std::string> skip_names;     // whole plain names
+  int64_t skip_layers_from = 0;            // "model.layers.N." for N from here on (multi-token prediction) ...
+  int64_t skip_layers_count = 0;           // ... this many of them
 };
 
 // Plain names "model.embed_tokens.weight", "model.layers.N...", "model.norm.weight", "lm_head.weight". vision_tower.*
@@ -78,7 +79,7 @@ class TensorSource {
   Result<Tensor> take(std::string_view name, std::initializer_list<DType> accepted, const Shape& shape);
   // The same widened to f32 when it is stored as BF16 or F16 (both exact).
   Result<Tensor> take_f32(std::string_view name, const Shape& shape);
-  // One f32, finite and > 0, of shape [] or [1].
+  // One number (F32, BF16 or F16) of shape [] or [1], finite and > 0.
   Result<float> take_scale(std::string_view name);
 
   // The weight matrix `module`.weight of out x in. What the file holds decides:
@@ -93,14 +94,17 @@ class TensorSource {
   [[nodiscard]] std::optional<float> input_scale(std::string_view module) const;
 
   // `attention`.k_proj.k_scale with `attention`.v_proj.v_scale (or `attention`.k_scale with .v_scale). Both absent: 1.
-  // Errors: only one of them, or zero, negative, not finite; present though the checkpoint declares no fp8 KV cache.
+  // Errors: only one of them; zero, negative or not finite. For an fp8 KV cache; a bf16 cache has no use for them.
   Result<KvScales> take_kv_scales(std::string_view attention);
+  // The same for MLA, where K and V are one latent: the one scale. Error: k_scale and v_scale differ.
+  Result<float> take_latent_scale(std::string_view attention);
 
   // Error when tensors were neither taken nor skipped: their count and up to eight of them with their files.
   Result<void> finish() const;
 
   [[nodiscard]] const LoadSummary& summary() const { return summary_; }
-  // "240 NVFP4 matrices, 38 bf16 (38 excluded by config.json), 1047 tensors, 26.6 MiB; 0 tensors skipped by name"
+  // "240 quantised modules, 0 bf16, 57 excluded by config.json; 1045 tensors, 26.6 MiB, 0 skipped by name", and how
+  // many modules are not as the exclusion list says.
   [[nodiscard]] std::string summary_line() const;
 
   // Keeps the mapped files and converted copies alive.
@@ -119,6 +123,8 @@ class TensorSource {
   TensorSource() = default;
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
   Result<const StoredTensor*> claim(std::string_view name, std::string_view expected);
+  Result<QuantTensor> take_nvfp4(std::string_view module, const StoredTensor& weight, int64_t out, int64_t in);
+  void note(std::string text);
   [[nodiscard]] std::string locate(const StoredTensor& stored) const;
   Tensor view(const StoredTensor& stored, DType dtype);
 
