@@ -1,0 +1,104 @@
+// The pocket-k2 pair, loaded with a given kernel table, and caches for one sequence: what model tests run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "cache/kv_store.h"
+#include "engine/target_pass.h"
+#include "load/tensor_source.h"
+#include "model/dflash_draft.h"
+#include "model/families.h"
+#include "ops/exec.h"
+
+namespace strobe::model {
+
+class Pocket {
+ public:
+  static constexpr int32_t kPageSize = 64;
+  static constexpr int32_t kPages = 24;
+
+  Pocket(const kernel::CpuKernels& kernels, int threads)
+      : pool_(threads), workspace_(), exec_(pool_, kernels, workspace_), arena_(kernels) {
+    const std::filesystem::path root = std::filesystem::path(STROBE_SOURCE_DIR) / "models/pocket-k2";
+    load_target(root / "target");
+    load_draft(root / "draft");
+  }
+
+  [[nodiscard]] ops::Exec& exec() { return exec_; }
+  [[nodiscard]] const DraftConfig& draft_config() const { return *draft_config_; }
+  [[nodiscard]] const DflashDraft& draft() const { return *draft_; }
+  [[nodiscard]] const TargetWeights& weights() const { return weights_; }
+  [[nodiscard]] const Recipe& recipe() const { return recipe_; }
+  [[nodiscard]] const ops::RopeTable& rope() const { return rope_; }
+
+  [[nodiscard]] cache::KvStore target_store(DType dtype) const {
+    return cache::KvStore(kv_geometry(recipe_, dtype), kPages, kPageSize);
+  }
+  [[nodiscard]] cache::KvStore draft_store(DType dtype) const {
+    return cache::KvStore(kv_geometry(draft_->recipe(), dtype), kPages, kPageSize);
+  }
+  [[nodiscard]] engine::TargetModel target(const cache::KvStore& store) const {
+    return {.recipe = &recipe_,
+            .weights = &weights_,
+            .rope = rope_,
+            .store = &store,
+            .capture_layers = draft_config_->target_layer_ids};
+  }
+
+ private:
+  template <class T>
+  static T must(Result<T> result) {
+    if (!result.ok()) throw std::runtime_error(result.message());
+    return std::move(result).value();
+  }
+  static void must(const Result<void>& result) {
+    if (!result.ok()) throw std::runtime_error(result.message());
+  }
+
+  void load_target(const std::filesystem::path& folder) {
+    config_ = must(load_model_config(folder));
+    recipe_ = must(target_recipe(config_));
+    auto source = must(TensorSource::open(std::make_shared<const Checkpoint>(must(Checkpoint::open(folder))),
+                                          target_name_rules(config_), config_.quant));
+    weights_ = must(load_target_weights(recipe_, source, arena_));
+    must(source.finish());
+    rope_ = make_rope_table(recipe_.rope, kPages * kPageSize, arena_);
+  }
+
+  void load_draft(const std::filesystem::path& folder) {
+    draft_config_ = must(load_draft_config(folder, config_.layers));
+    Recipe recipe = must(draft_recipe(*draft_config_, config_));
+    auto source = must(
+        TensorSource::open(std::make_shared<const Checkpoint>(must(Checkpoint::open(folder))), draft_name_rules(), {}));
+    DraftWeights weights = must(load_draft_weights(recipe, draft_config_->features(), source, arena_));
+    must(source.finish());
+    const ops::RopeTable rope = make_rope_table(recipe.rope, kPages * kPageSize, arena_);
+    draft_ = std::make_unique<DflashDraft>(std::move(recipe), std::move(weights), rope, weights_.embedding,
+                                           weights_.head, static_cast<int32_t>(*draft_config_->mask_token_id));
+  }
+
+  WorkerPool pool_;
+  ops::Workspace workspace_;
+  ops::Exec exec_;
+  ops::WeightArena arena_;
+  ModelConfig config_;
+  Recipe recipe_;
+  TargetWeights weights_;
+  ops::RopeTable rope_;
+  std::optional<DraftConfig> draft_config_;
+  std::unique_ptr<DflashDraft> draft_;
+};
+
+// Pages out of order, so that nothing can rely on a sequence lying in one piece. Page 0 is never used.
+inline std::vector<int32_t> scattered_pages(int32_t count) {
+  std::vector<int32_t> pages(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) pages[static_cast<size_t>(i)] = (i * 7 + 5) % (Pocket::kPages - 1) + 1;
+  return pages;
+}
+
+}  // namespace strobe::model

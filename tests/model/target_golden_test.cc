@@ -1,0 +1,101 @@
+// The target against transformers' DeepSeek-V3: hidden states after each layer, logits, and the contents of the cache.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "golden.h"
+#include "pocket.h"
+#include "tables.h"
+
+namespace strobe::model {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* cache;  // f32: nothing is rounded; fp8kv: an e4m3 cache
+};
+
+class TargetGolden : public testing::TestWithParam<std::tuple<const kernel::CpuKernels*, Case>> {
+ protected:
+  static bool reference() { return std::get<0>(GetParam())->activation == DType::kF32; }
+  // What the issue asks for: kernel/ref within 1e-4; the fast path within 2e-2, with an fp8 cache within 3e-2. An e4m3
+  // cache can differ visibly without a bug when a value falls on the other side of a rounding border
+  // (tests/golden/README.md measures 9e-3 between two orders of the oracle itself), so there the reference is held to
+  // 2e-2.
+  static double tolerance() {
+    const bool fp8 = std::string(std::get<1>(GetParam()).cache) == "fp8kv";
+    if (reference()) return fp8 ? 2e-2 : 1e-4;
+    return fp8 ? 3e-2 : 2e-2;
+  }
+};
+
+TEST_P(TargetGolden, HiddenStatesAndLogits) {
+  const auto& [kernels, golden_case] = GetParam();
+  const Golden golden(std::string(golden_case.name) + "." + golden_case.cache);
+  Pocket& pocket = pocket_for(*kernels);
+  const bool fp8 = std::string(golden_case.cache) == "fp8kv";
+  const DType dtype = fp8 ? DType::kE4m3 : reference() ? DType::kF32 : DType::kBf16;
+  cache::KvStore store = pocket.target_store(dtype);
+  for (int32_t page = 0; page < Pocket::kPages; ++page) store.poison(page);
+
+  const std::vector<int32_t> ids = golden.ints("input_ids");
+  const auto tokens = static_cast<int64_t>(ids.size());
+  const auto pages = scattered_pages(4);
+  engine::RowList rows(Pocket::kPageSize);
+  rows.add(ids, 0, pages);
+  ops::Exec& exec = pocket.exec();
+  ops::WorkspaceFrame frame(exec.workspace());
+  const int64_t hidden = pocket.recipe().hidden, layers = pocket.recipe().layer_count();
+  const Tensor h = frame.tensor(DType::kF32, {tokens, hidden});
+  std::vector<int64_t> all_layers(static_cast<size_t>(layers));
+  std::iota(all_layers.begin(), all_layers.end(), 0);
+  const Tensor features = frame.tensor(DType::kF32, {tokens, layers * hidden});
+  const Capture capture{all_layers, features};
+  ops::embed(exec, pocket.weights().embedding, rows.ids(), h);
+  run_layers(exec, pocket.recipe(), pocket.weights().layers, pocket.rope(), store,
+             {.positions = rows.positions(), .slots = rows.slots(), .requests = rows.requests()}, h, &capture);
+
+  const std::vector<float> expected = golden.floats("hidden");
+  const std::vector<int32_t> positions = golden.ints("hidden_positions");
+  const auto width = static_cast<size_t>(hidden);
+  std::vector<double> worst(static_cast<size_t>(layers));
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (size_t p = 0; p < positions.size(); ++p) {
+      const auto offset = (static_cast<size_t>(layer) * positions.size() + p) * width;
+      const float* row = features.as<float>() + positions[p] * layers * hidden + layer * hidden;
+      const double error = row_error({row, width}, std::span(expected).subspan(offset, width));
+      worst[static_cast<size_t>(layer)] = std::max(worst[static_cast<size_t>(layer)], error);
+      EXPECT_LE(error, tolerance()) << "layer " << layer << ", position " << positions[p];
+    }
+  }
+  const Tensor logits = frame.tensor(DType::kF32, {tokens, pocket.recipe().vocab});
+  run_head(exec, h, pocket.weights().norm, pocket.recipe().epsilon, pocket.weights().head, logits);
+  const std::vector<float> expected_logits = golden.floats("logits");
+  const std::vector<int32_t> logit_positions = golden.ints("logits_positions");
+  const auto vocab = static_cast<size_t>(pocket.recipe().vocab);
+  double worst_logit = 0;
+  for (size_t p = 0; p < logit_positions.size(); ++p) {
+    const float* row = logits.as<float>() + logit_positions[p] * static_cast<int64_t>(vocab);
+    const double error = row_error({row, vocab}, std::span(expected_logits).subspan(p * vocab, vocab));
+    worst_logit = std::max(worst_logit, error);
+    EXPECT_LE(error, tolerance()) << "logits at position " << logit_positions[p];
+  }
+  std::string summary;
+  for (const double error : worst) summary += fmt::format(" {:.1e}", error);
+  RecordProperty("worst_hidden_by_layer", summary);
+  RecordProperty("worst_logit", fmt::format("{:.1e}", worst_logit));
+  std::printf("worst relative difference by layer:%s; logits %.1e\n", summary.c_str(), worst_logit);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pocket, TargetGolden,
+                         testing::Combine(testing::ValuesIn(tables_here()),
+                                          testing::Values(Case{"chat", "f32"}, Case{"chat", "fp8kv"},
+                                                          Case{"one_token", "f32"}, Case{"one_token", "fp8kv"},
+                                                          Case{"long", "f32"}, Case{"long", "fp8kv"})),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}_{}", std::get<0>(info.param)->name, std::get<1>(info.param).name,
+                                              std::get<1>(info.param).cache);
+                         });
+
+}  // namespace
+}  // namespace strobe::model
