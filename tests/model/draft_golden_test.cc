@@ -99,8 +99,9 @@ TEST_P(DraftGolden, ContextAndBlocks) {
 INSTANTIATE_TEST_SUITE_P(Pocket, DraftGolden,
                          testing::Combine(testing::ValuesIn(tables_here()),
                                           testing::Values("chat", "one_token", "long")),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}", std::get<0>(info.param)->name, std::get<1>(info.param));
+                         [](const auto& param_info) {
+                           return fmt::format("{}_{}", std::get<0>(param_info.param)->name,
+                                              std::get<1>(param_info.param));
                          });
 
 }  // namespace

