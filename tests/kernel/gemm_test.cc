@@ -225,19 +225,20 @@ TEST_P(GemmTest, BatchInvariant) {
           c.x.fill_row(40, HUGE_VALF);
           const Packed packed(table(), c.weight.tensor());
           const Matrix all_before = c.make_y(options.y);
-          expect_batch_invariant(static_cast<int>(options.rows), {5, 40}, [&](const std::vector<int>& rows, int workers) {
-            const Matrix x = c.x.select(rows);
-            const std::vector<int32_t> x_rows(rows.begin(), rows.end());
-            const Matrix y = all_before.select(rows);
-            const GemmProblem p{.x = gather ? c.x.view() : x.view(),
-                                .x_rows = gather ? x_rows.data() : nullptr,
-                                .weight = packed.tensor(),
-                                .y = y.view(),
-                                .rows = static_cast<int64_t>(rows.size()),
-                                .accumulate = options.accumulate};
-            table().gemm(pool_of(workers), {.problems = &p, .count = 1});
-            return y.all_row_bytes();
-          });
+          expect_batch_invariant(static_cast<int>(options.rows), {5, 40},
+                                 [&](const std::vector<int>& rows, int workers) {
+                                   const Matrix x = c.x.select(rows);
+                                   const std::vector<int32_t> x_rows(rows.begin(), rows.end());
+                                   const Matrix y = all_before.select(rows);
+                                   const GemmProblem p{.x = gather ? c.x.view() : x.view(),
+                                                       .x_rows = gather ? x_rows.data() : nullptr,
+                                                       .weight = packed.tensor(),
+                                                       .y = y.view(),
+                                                       .rows = static_cast<int64_t>(rows.size()),
+                                                       .accumulate = options.accumulate};
+                                   table().gemm(pool_of(workers), {.problems = &p, .count = 1});
+                                   return y.all_row_bytes();
+                                 });
           if (HasFailure()) return;
         }
       }

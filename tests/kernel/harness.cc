@@ -62,13 +62,13 @@ float round_to_bf16(float value) {
 Matrix::Matrix(DType dtype, int64_t rows, int64_t columns, int64_t gap)
     : dtype_(dtype), rows_(rows), columns_(columns), gap_(gap), gap_value_(std::numeric_limits<float>::quiet_NaN()) {
   const int64_t elements = rows == 0 ? 0 : (rows - 1) * stride() + columns;
-  bytes_ = std::make_unique<std::byte[]>(static_cast<size_t>((1 + elements) * size_bytes(dtype)));
+  bytes_ = std::vector<std::byte>(static_cast<size_t>((1 + elements) * size_bytes(dtype)));
   for (int64_t r = 0; r < rows; ++r) fill_row(r, gap_value_);
   fill_gaps(gap_value_);
 }
 
 std::byte* Matrix::element(int64_t index) const {
-  return bytes_.get() + (1 + index) * size_bytes(dtype_);
+  return const_cast<std::byte*>(bytes_.data()) + (1 + index) * size_bytes(dtype_);
 }
 
 Rows Matrix::view() const {

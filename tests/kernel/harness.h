@@ -84,7 +84,7 @@ class Matrix {
   int64_t columns_;
   int64_t gap_;
   float gap_value_;
-  std::unique_ptr<std::byte[]> bytes_;
+  std::vector<std::byte> bytes_;  // exactly as long as needed
 };
 
 // A row-major weight as a checkpoint would hold it.
