@@ -1,0 +1,27 @@
+// Prompts from the command line or from a file of JSON lines.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace strobe::tool {
+
+struct Prompt {
+  // A text as it is, or a conversation (an array of {"role", "content"}) for the chat template.
+  std::string text;
+  nlohmann::json messages;
+  // The fields of its line that are neither; they come back with the answer.
+  nlohmann::json passed = nlohmann::json::object();
+
+  [[nodiscard]] bool chat() const { return !messages.is_null(); }
+};
+
+// One object a line with `messages` or `prompt`. Errors name file, line and field. Blank lines are skipped.
+Result<std::vector<Prompt>> read_prompts(const std::string& path);
+// A conversation of one user turn.
+[[nodiscard]] Prompt chat_prompt(const std::string& text);
+
+}  // namespace strobe::tool
