@@ -1,0 +1,26 @@
+// The only place that knows which table serves which machine.
+#include "kernel/cpu/tables.h"
+
+namespace strobe::kernel {
+
+const CpuKernels& cpu_kernels(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return portable::kKernels;
+    case CpuIsa::kAvx2:
+      return avx2::kKernels;
+    case CpuIsa::kAvx512:
+      return avx512::kKernels;
+    case CpuIsa::kAmx: {
+      static const CpuKernels amx = [] {
+        CpuKernels table = avx512::kKernels;
+        table.name = "amx";
+        return table;
+      }();
+      return amx;
+    }
+  }
+  return portable::kKernels;
+}
+
+}  // namespace strobe::kernel

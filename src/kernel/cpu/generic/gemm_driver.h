@@ -1,0 +1,85 @@
+// How a call of many matrix products is split among workers: into units of up to 4 tiles of 16 output rows x up to 256
+// rows of x, numbered through all problems, and dealt out in runs. So the experts of one layer, or one large product,
+// balance alike. A unit's result does not depend on who computes it.
+#pragma once
+
+#include "kernel/cpu/generic/tasks.h"
+#include "kernel/cpu/pack.h"
+
+namespace strobe::kernel::STROBE_ISA_NAMESPACE {
+
+inline constexpr int64_t kTilesPerUnit = 4;
+inline constexpr int64_t kRowsPerUnit = 256;
+
+struct GemmUnit {
+  const GemmProblem* problem = nullptr;
+  int64_t row_begin = 0, row_end = 0;
+  int64_t tile_begin = 0, tile_end = 0;
+};
+
+static inline int64_t tiles_of(const GemmProblem& p) {
+  return divide_up(p.weight.out, kTileRows);
+}
+
+static inline int64_t units_of(const GemmProblem& p) {
+  return divide_up(p.rows, kRowsPerUnit) * divide_up(tiles_of(p), kTilesPerUnit);
+}
+
+// Unit `index` of a problem: all tiles for the first rows, then for the next, so that neighbours share their rows of x.
+static inline GemmUnit unit_at(const GemmProblem& p, int64_t index) {
+  const int64_t columns = divide_up(tiles_of(p), kTilesPerUnit);
+  const int64_t row = index / columns * kRowsPerUnit;
+  const int64_t tile = index % columns * kTilesPerUnit;
+  return {.problem = &p,
+          .row_begin = row,
+          .row_end = smaller(row + kRowsPerUnit, p.rows),
+          .tile_begin = tile,
+          .tile_end = smaller(tile + kTilesPerUnit, tiles_of(p))};
+}
+
+// Calls compute(unit) for units [begin, end) of a call, counted through its problems, starting the search at problem
+// `first`, whose first unit is number `first_unit`; both move on.
+template <class Compute>
+static inline void compute_units(const Gemm& call, int64_t begin, int64_t end, int64_t* first, int64_t* first_unit,
+                                 Compute& compute) {
+  for (int64_t unit = begin; unit < end; ++unit) {
+    while (unit - *first_unit >= units_of(call.problems[*first])) *first_unit += units_of(call.problems[(*first)++]);
+    compute(unit_at(call.problems[*first], unit - *first_unit));
+  }
+}
+
+// make_compute() gives each worker its own function object.
+template <class MakeCompute>
+static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeCompute& make_compute) {
+  // Below this many weight reads or multiply-adds (2 us of work) waking other workers does not pay.
+  constexpr int64_t kWorthSharing = 32 * 1024;
+  constexpr int64_t kRunsPerWorker = 8;
+  int64_t units = 0;
+  int64_t work = 0;
+  for (int64_t i = 0; i < call.count; ++i) {
+    const GemmProblem& p = call.problems[i];
+    units += units_of(p);
+    work += p.rows == 0 ? 0 : p.weight.out * p.weight.in * (8 + p.rows) / 8;
+  }
+  const int workers = workers_of(pool);
+  if (workers == 1 || units < 2 || work < kWorthSharing) {
+    auto compute = make_compute();
+    int64_t first = 0, first_unit = 0;
+    compute_units(call, 0, units, &first, &first_unit, compute);
+    return;
+  }
+  const int64_t run = greater(1, units / (workers * kRunsPerWorker));
+  alignas(64) int64_t next = 0;
+  auto task = [&](int, int) {
+    auto compute = make_compute();
+    int64_t first = 0, first_unit = 0;
+    for (;;) {
+      const int64_t begin = __atomic_fetch_add(&next, run, __ATOMIC_RELAXED);
+      if (begin >= units) return;
+      compute_units(call, begin, smaller(begin + run, units), &first, &first_unit, compute);
+    }
+  };
+  on_workers(pool, task);
+}
+
+}  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

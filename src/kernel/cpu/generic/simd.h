@@ -1,0 +1,275 @@
+// Sixteen numbers at a time, whatever the machine: F32x16 is 4, 2 or 1 native vectors. The number of lanes is part of
+// the algorithms (it fixes the order of sums), the native width is not.
+//
+// Included by files that are compiled once per instruction set. Whatever such a file defines must be invisible to the
+// other builds of the program, or the linker could keep, say, an AVX512 copy of an inline function for everybody:
+// - everything here is in the instruction set's namespace, static and always inlined;
+// - these files call no function of the standard library and no inline function of other rooms;
+// - tests/kernel/isa_symbols checks the objects: they define no symbol that a linker may merge.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.h"
+#include "tensor/dtype.h"
+
+namespace strobe::kernel::STROBE_ISA_NAMESPACE {
+
+inline constexpr int kLanes = 16;
+inline constexpr int kParts = kLanes / kNativeLanes;
+
+using NativeI32 [[gnu::vector_size(kNativeLanes * 4)]] = int32_t;
+using NativeU16 [[gnu::vector_size(kNativeLanes * 2)]] = uint16_t;
+using NativeU8 [[gnu::vector_size(kNativeLanes)]] = uint8_t;
+
+// Bit patterns, and masks as comparisons give them: all ones or all zeros a lane.
+struct U32x16 {
+  NativeU32 part[kParts];
+};
+
+struct F32x16 {
+  NativeF32 part[kParts];
+};
+
+[[gnu::always_inline]] static inline F32x16 splat(float x) {
+  F32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = NativeF32{} + x;
+  return r;
+}
+[[gnu::always_inline]] static inline U32x16 splat_u32(uint32_t x) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = NativeU32{} + x;
+  return r;
+}
+// 0, 1, ... 15
+[[gnu::always_inline]] static inline U32x16 lane_numbers() {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) {
+    for (int lane = 0; lane < kNativeLanes; ++lane) r.part[i][lane] = static_cast<uint32_t>(i * kNativeLanes + lane);
+  }
+  return r;
+}
+
+[[gnu::always_inline]] static inline F32x16 operator+(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] + b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline F32x16 operator-(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] - b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline F32x16 operator*(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] * b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline F32x16 operator/(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] / b.part[i];
+  return a;
+}
+// a * b + c, rounded once where the machine can (portable: twice). Never left to the compiler's choice.
+[[gnu::always_inline]] static inline F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = native_fma(a.part[i], b.part[i], c.part[i]);
+  return a;
+}
+
+[[gnu::always_inline]] static inline U32x16 operator&(U32x16 a, U32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] & b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 operator|(U32x16 a, U32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] | b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 operator+(U32x16 a, U32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] + b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 operator-(U32x16 a, U32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] - b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 operator<<(U32x16 a, int bits) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] << bits;
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 operator>>(U32x16 a, int bits) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] >> bits;
+  return a;
+}
+
+// Bits leave on the right and come back on the left.
+[[gnu::always_inline]] static inline U32x16 rotate_right(U32x16 a, int bits) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] >> bits | a.part[i] << (32 - bits);
+  return a;
+}
+
+[[gnu::always_inline]] static inline U32x16 bits_of(F32x16 a) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)a.part[i];
+  return r;
+}
+[[gnu::always_inline]] static inline F32x16 from_bits(U32x16 a) {
+  F32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeF32)a.part[i];
+  return r;
+}
+
+// Comparisons with NaN are false.
+[[gnu::always_inline]] static inline U32x16 operator<(F32x16 a, F32x16 b) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)(a.part[i] < b.part[i]);
+  return r;
+}
+[[gnu::always_inline]] static inline U32x16 operator==(F32x16 a, F32x16 b) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)(a.part[i] == b.part[i]);
+  return r;
+}
+[[gnu::always_inline]] static inline U32x16 operator<(U32x16 a, U32x16 b) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)(a.part[i] < b.part[i]);
+  return r;
+}
+[[gnu::always_inline]] static inline U32x16 operator==(U32x16 a, U32x16 b) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)(a.part[i] == b.part[i]);
+  return r;
+}
+// mask ? a : b
+[[gnu::always_inline]] static inline F32x16 select(U32x16 mask, F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = (NativeI32)mask.part[i] != 0 ? a.part[i] : b.part[i];
+  return a;
+}
+[[gnu::always_inline]] static inline U32x16 select(U32x16 mask, U32x16 a, U32x16 b) {
+  return bits_of(select(mask, from_bits(a), from_bits(b)));
+}
+// a where it is larger, else b: a NaN in `a` loses, one in `b` stays.
+[[gnu::always_inline]] static inline F32x16 larger(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
+  return a;
+}
+
+// Sums and maxima over the lanes, in a fixed tree: parts first, then halves of a native vector.
+[[gnu::always_inline]] static inline NativeF32 swap_halves(NativeF32 v, int distance) {
+  NativeI32 order;
+  for (int lane = 0; lane < kNativeLanes; ++lane) order[lane] = lane ^ distance;
+  return __builtin_shuffle(v, order);
+}
+[[gnu::always_inline]] static inline float sum_lanes(F32x16 a) {
+  for (int width = kParts / 2; width >= 1; width /= 2) {
+    for (int i = 0; i < width; ++i) a.part[i] = a.part[i] + a.part[i + width];
+  }
+  NativeF32 v = a.part[0];
+  for (int distance = kNativeLanes / 2; distance >= 1; distance /= 2) v = v + swap_halves(v, distance);
+  return v[0];
+}
+// NaN in any lane may or may not win: callers keep NaN out.
+[[gnu::always_inline]] static inline float max_lanes(F32x16 a) {
+  for (int width = kParts / 2; width >= 1; width /= 2) {
+    for (int i = 0; i < width; ++i) a.part[i] = a.part[i] > a.part[i + width] ? a.part[i] : a.part[i + width];
+  }
+  NativeF32 v = a.part[0];
+  for (int distance = kNativeLanes / 2; distance >= 1; distance /= 2) {
+    const NativeF32 other = swap_halves(v, distance);
+    v = v > other ? v : other;
+  }
+  return v[0];
+}
+[[gnu::always_inline]] static inline bool any(U32x16 mask) {
+  NativeU32 v = mask.part[0];
+  for (int i = 1; i < kParts; ++i) v = v | mask.part[i];
+  uint32_t all = 0;
+  for (int lane = 0; lane < kNativeLanes; ++lane) all |= v[lane];
+  return all != 0;
+}
+
+// Loads and stores need no alignment.
+[[gnu::always_inline]] static inline F32x16 load(const float* p) {
+  F32x16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+[[gnu::always_inline]] static inline void store(float* p, F32x16 a) {
+  __builtin_memcpy(p, &a, sizeof a);
+}
+[[gnu::always_inline]] static inline U32x16 load_u32(const void* p) {
+  U32x16 r;
+  __builtin_memcpy(&r, p, sizeof r);
+  return r;
+}
+// 16 bytes, one a lane.
+[[gnu::always_inline]] static inline U32x16 load_u8(const void* p) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) {
+    NativeU8 bytes;
+    __builtin_memcpy(&bytes, static_cast<const uint8_t*>(p) + i * kNativeLanes, sizeof bytes);
+    r.part[i] = __builtin_convertvector(bytes, NativeU32);
+  }
+  return r;
+}
+[[gnu::always_inline]] static inline void store_u8(void* p, U32x16 a) {
+  for (int i = 0; i < kParts; ++i) {
+    const NativeU8 bytes = __builtin_convertvector(a.part[i], NativeU8);
+    __builtin_memcpy(static_cast<uint8_t*>(p) + i * kNativeLanes, &bytes, sizeof bytes);
+  }
+}
+[[gnu::always_inline]] static inline F32x16 load(const Bf16* p) {
+  U32x16 r;
+  for (int i = 0; i < kParts; ++i) {
+    NativeU16 halves;
+    __builtin_memcpy(&halves, p + i * kNativeLanes, sizeof halves);
+    r.part[i] = __builtin_convertvector(halves, NativeU32);
+  }
+  return from_bits(r << 16);
+}
+// The bits of the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN. Same as to_bf16.
+[[gnu::always_inline]] static inline U32x16 round_to_bf16(F32x16 a) {
+  const U32x16 bits = bits_of(a);
+  const U32x16 rounded = bits + splat_u32(0x7fff) + ((bits >> 16) & splat_u32(1));
+  const U32x16 quiet = bits | splat_u32(0x400000);
+  return select(a == a, rounded, quiet) & splat_u32(0xffff0000U);
+}
+[[gnu::always_inline]] static inline void store(Bf16* p, F32x16 a) {
+  const U32x16 bits = round_to_bf16(a) >> 16;
+  for (int i = 0; i < kParts; ++i) {
+    const NativeU16 halves = __builtin_convertvector(bits.part[i], NativeU16);
+    __builtin_memcpy(static_cast<void*>(p + i * kNativeLanes), &halves, sizeof halves);
+  }
+}
+
+// The first `count` numbers (0 to 16); the other lanes are 0 and nothing behind them is touched.
+template <class T>
+[[gnu::always_inline]] static inline F32x16 load_first(const T* p, int64_t count) {
+  if (count >= kLanes) return load(p);
+  alignas(64) T all[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) all[i] = p[i];
+  return load(all);
+}
+template <class T>
+[[gnu::always_inline]] static inline void store_first(T* p, int64_t count, F32x16 a) {
+  if (count >= kLanes) return store(p, a);
+  alignas(64) T all[kLanes];
+  store(all, a);
+  for (int64_t i = 0; i < count; ++i) p[i] = all[i];
+}
+
+// Magnitudes of 4-bit floats, one in the low 3 bits of each lane (the other bits are ignored).
+[[gnu::always_inline]] static inline F32x16 e2m1_magnitudes(U32x16 codes) {
+  F32x16 r;
+  for (int i = 0; i < kParts; ++i) r.part[i] = native_e2m1_magnitude(codes.part[i]);
+  return r;
+}
+// e4m3 codes as f32, exact. Exponent 0 means m / 8 * 2^-6, which is 2 (1 + m / 8) 2^-7 - 2^-6; doing it in this way
+// meets no subnormal f32 (slow). The NaN codes 0x7f and 0xff give +-480: see is_e4m3_nan.
+[[gnu::always_inline]] static inline F32x16 e4m3_magnitudes_signed(U32x16 codes) {
+  const U32x16 magnitude = codes & splat_u32(0x7f);
+  const F32x16 value = from_bits((magnitude << 20) + splat_u32(120U << 23));
+  const F32x16 small = value + value - splat(0x1p-6F);
+  const U32x16 bits = bits_of(select(magnitude < splat_u32(8), small, value));
+  return from_bits(bits | (codes & splat_u32(0x80)) << 24);
+}
+[[gnu::always_inline]] static inline U32x16 is_e4m3_nan(U32x16 codes) {
+  return (codes & splat_u32(0x7f)) == splat_u32(0x7f);
+}
+
+}  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

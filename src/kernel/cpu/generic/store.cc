@@ -1,0 +1,56 @@
+// Rows into the paged store, rounded to its type.
+#include "kernel/cpu/generic/kernels.h"
+#include "kernel/cpu/generic/rows.h"
+#include "kernel/cpu/generic/tasks.h"
+
+namespace strobe::kernel::STROBE_ISA_NAMESPACE {
+namespace {
+
+// The nearest e4m3 codes, ties to even, saturating at +-448; NaN stays NaN. Same as to_e4m3.
+[[gnu::always_inline]] inline U32x16 to_e4m3_codes(F32x16 value) {
+  const U32x16 sign = (bits_of(value) >> 24) & splat_u32(0x80);
+  const U32x16 m = bits_of(value) & splat_u32(0x7fffffff);
+  const F32x16 magnitude = from_bits(m);
+  // Subnormal: a multiple of 2^-9. Adding 2^23 leaves the nearest integer, ties to even, in the low bits.
+  const U32x16 subnormal = bits_of(magnitude * splat(512.0F) + splat(0x1p23F)) - splat_u32(0x4b000000U);
+  // Else keep 3 mantissa bits: add half of the dropped unit, less one where the kept part is even.
+  const U32x16 normal = ((m + splat_u32(0x7ffff) + ((m >> 20) & splat_u32(1))) >> 20) - splat_u32(120U << 3);
+  U32x16 code = select(magnitude < splat(0x1p-6F), subnormal, normal);
+  code = select(magnitude < splat(448.0F), code, splat_u32(0x7e));
+  code = select(value == value, code, splat_u32(0x7f));
+  return code | sign;
+}
+
+void store_row(const StoreRows& c, int64_t row, int64_t slot) {
+  const int64_t at = slot * c.store.dim + c.column;
+  for (int64_t i = 0; i < c.dim; i += kLanes) {
+    const int64_t count = smaller(kLanes, c.dim - i);
+    const F32x16 x = get(c.x, row, i, count);
+    switch (c.store.dtype) {
+      case DType::kF32:
+        store_first(static_cast<float*>(c.store.data) + at + i, count, x);
+        break;
+      case DType::kBf16:
+        store_first(static_cast<Bf16*>(c.store.data) + at + i, count, x);
+        break;
+      default: {
+        alignas(64) uint8_t codes[kLanes];
+        store_u8(codes, to_e4m3_codes(x / splat(c.store.scale)));
+        __builtin_memcpy(static_cast<uint8_t*>(c.store.data) + at + i, codes, static_cast<size_t>(count));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void store_rows(WorkerPool& pool, const StoreRows& c) {
+  const int64_t width = greater(1, c.dim);
+  in_chunks(pool, c.rows, 1 + 4096 / width, 16 * 1024 / width, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      if (c.slots[row] >= 0) store_row(c, row, c.slots[row]);
+    }
+  });
+}
+
+}  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

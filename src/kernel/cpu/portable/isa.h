@@ -1,0 +1,31 @@
+// The native vector of plain x86-64 and of any other machine: 4 lanes. No fused multiply-add, so none is used.
+#pragma once
+
+#include <cstdint>
+
+namespace strobe::kernel::STROBE_ISA_NAMESPACE {
+
+inline constexpr int kNativeLanes = 4;
+using NativeF32 [[gnu::vector_size(16)]] = float;
+
+[[gnu::always_inline]] static inline NativeF32 native_fma(NativeF32 a, NativeF32 b, NativeF32 c) {
+  return a * b + c;
+}
+
+// Entry codes[lane] & 7 of the magnitudes of 4-bit floats {0, .5, 1, 1.5, 2, 3, 4, 6}, by arithmetic: there is no table
+// lookup in the baseline. Exponent 0 means m / 2, which is 2 (1 + m / 2) / 2 - 1.
+using NativeU32 [[gnu::vector_size(16)]] = uint32_t;
+[[gnu::always_inline]] static inline NativeF32 native_e2m1_magnitude(NativeU32 codes) {
+  const NativeU32 magnitude = codes & 7U;
+  const auto value = (NativeF32)((magnitude << 22) + (126U << 23));
+  const auto small = (NativeU32)(magnitude < 2U);
+  const NativeF32 fixed = value + value - 1.0F;
+  return (NativeF32)(((NativeU32)fixed & small) | ((NativeU32)value & ~small));
+}
+
+// Rows x tiles that a product keeps in registers at once (16 registers, 4 of them a tile's worth of sums).
+inline constexpr int kGemmRows = 2;
+inline constexpr int kGemmTilesOneRow = 2;
+inline constexpr int kGemmTilesManyRows = 1;
+
+}  // namespace strobe::kernel::STROBE_ISA_NAMESPACE
