@@ -12,7 +12,7 @@ from .skills.helpers import compact_json
 
 
 def selftest(n: int, seed: int) -> bool:
-    """Generates n problems and n chats, checks the problems, prints a report; whether nothing but known flaws was found."""
+    """Generates n problems and n chats, checks and reports; whether nothing but known flaws was found."""
     rng = random.Random(f"train:{seed}")
     t0 = time.time()
     problems = [generate(rng) for _ in range(n)]

@@ -1,0 +1,1 @@
+"""The pocket target: tokenizer, corpus, model, training, NVFP4 export, measurement."""
