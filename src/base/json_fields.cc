@@ -19,6 +19,10 @@ struct Refused {
   std::string reason;
 };
 
+bool is_start(json::parse_event_t event) {
+  return event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+}
+
 // The parser's own words without its tag and without the bytes it last read, which may be anything.
 std::string parse_reason(std::string_view what) {
   if (what.starts_with('[')) what.remove_prefix(std::min(what.find("] ") + 2, what.size()));
@@ -86,7 +90,7 @@ std::optional<T> convert(const json& value, const Limits<T>& limits) {
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view where) {
   std::vector<std::set<std::string>> names;  // of the objects that are open
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) throw Refused{fmt::format("nested deeper than {} levels", kMaxDepth)};
+    if (depth >= kMaxDepth && is_start(event)) throw Refused{fmt::format("nested deeper than {} levels", kMaxDepth)};
     if (event == json::parse_event_t::object_start) names.emplace_back();
     if (event == json::parse_event_t::object_end) names.pop_back();
     if (event == json::parse_event_t::key && !names.back().insert(parsed.get_ref<const std::string&>()).second) {
