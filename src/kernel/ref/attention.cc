@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernel/ref/dot.h"
 #include "kernel/ref/families.h"
 #include "kernel/ref/values.h"
 
@@ -37,15 +38,17 @@ struct Head {
 
 // out[row, out_column ...] = softmax(scale * q . keys) . values. Nothing visible: zeros.
 void attend(const Head& head, const Rows& q, int64_t q_column, const Rows& out, int64_t out_column, int64_t row) {
+  std::vector<float> query;
+  for (int64_t i = 0; i < head.key_dim; ++i) query.push_back(get(q, row, q_column + i));
+
   std::vector<float> scores;
   float highest = -std::numeric_limits<float>::infinity();
   for (int64_t p = head.first; p < head.last; ++p) {
-    const float* key = head.keys + p * head.stride;
-    double sum = 0;
-    for (int64_t i = 0; i < head.key_dim; ++i) sum += static_cast<double>(get(q, row, q_column + i)) * key[i];
-    scores.push_back(static_cast<float>(sum * head.scale));
+    const double product = dot(query.data(), head.keys + p * head.stride, head.key_dim);
+    scores.push_back(static_cast<float>(product * head.scale));
     highest = std::max(highest, scores.back());
   }
+
   double total = 0;
   std::vector<double> sums(static_cast<size_t>(head.value_dim), 0.0);
   for (int64_t p = head.first; p < head.last; ++p) {

@@ -1,6 +1,7 @@
 // Matrix products: y = W x for a few rows x. W is read once per call, however many rows there are.
 #include <vector>
 
+#include "kernel/ref/dot.h"
 #include "kernel/ref/families.h"
 #include "kernel/ref/values.h"
 
@@ -37,21 +38,6 @@ void dequantise_row(const QuantTensor& w, int64_t row, float* values) {
     default:
       check_failed(__FILE__, __LINE__, "the reference reads row-major weights", to_string(w.format));
   }
-}
-
-// Products of two f32 are exact in double. Eight sums side by side let the compiler use vector registers; their number
-// is fixed, so the order of additions depends on `count` alone.
-double dot(const float* a, const float* b, int64_t count) {
-  constexpr int64_t kSums = 8;
-  double sums[kSums] = {};
-  int64_t i = 0;
-  for (; i + kSums <= count; i += kSums) {
-    for (int64_t s = 0; s < kSums; ++s) sums[s] += static_cast<double>(a[i + s]) * b[i + s];
-  }
-  for (; i < count; ++i) sums[0] += static_cast<double>(a[i]) * b[i];
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
 }
 
 void multiply(WorkerPool& pool, const GemmProblem& p) {
