@@ -1,4 +1,5 @@
 // The only place that knows which table serves which machine.
+#include "kernel/cpu/amx/kernels.h"
 #include "kernel/cpu/tables.h"
 
 namespace strobe::kernel {
@@ -15,6 +16,7 @@ const CpuKernels& cpu_kernels(CpuIsa isa) {
       static const CpuKernels amx = [] {
         CpuKernels table = avx512::kKernels;
         table.name = "amx";
+        table.gemm = amx::gemm;
         return table;
       }();
       return amx;

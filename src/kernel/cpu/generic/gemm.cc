@@ -8,7 +8,6 @@
 // and two bit operations per 64 bytes, NVFP4 three operations per 16 weights, on top of one multiply-add per row.
 #include "kernel/cpu/generic/gemm_driver.h"
 #include "kernel/cpu/generic/kernels.h"
-#include "kernel/cpu/generic/rows.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
@@ -84,14 +83,6 @@ void expand_x(const GemmProblem& p, int64_t row, int64_t rows, int64_t begin, in
     }
     if (columns % 2 != 0) to[columns] = 0;
   }
-}
-
-[[gnu::always_inline]] inline void write_sum(const GemmProblem& p, int64_t row, int64_t tile, F32x16 sum) {
-  const int64_t column = tile * kTileRows;
-  const int64_t count = smaller(kTileRows, p.weight.out - column);
-  F32x16 y = sum * splat(p.weight.global_scale);
-  if (p.accumulate) y = get(p.y, row, column, count) + y;
-  set(p.y, row, column, count, y);
 }
 
 // kRows rows of x through the tiles of a unit, kTiles at a time; the sums wait in memory between blocks of columns.

@@ -3,6 +3,7 @@
 // balance alike. A unit's result does not depend on who computes it.
 #pragma once
 
+#include "kernel/cpu/generic/rows.h"
 #include "kernel/cpu/generic/tasks.h"
 #include "kernel/cpu/pack.h"
 
@@ -35,6 +36,15 @@ static inline GemmUnit unit_at(const GemmProblem& p, int64_t index) {
           .row_end = smaller(row + kRowsPerUnit, p.rows),
           .tile_begin = tile,
           .tile_end = smaller(tile + kTilesPerUnit, tiles_of(p))};
+}
+
+// Sixteen outputs of one row, from their sums.
+[[gnu::always_inline]] static inline void write_sum(const GemmProblem& p, int64_t row, int64_t tile, F32x16 sum) {
+  const int64_t column = tile * kTileRows;
+  const int64_t count = smaller(kTileRows, p.weight.out - column);
+  F32x16 y = sum * splat(p.weight.global_scale);
+  if (p.accumulate) y = get(p.y, row, column, count) + y;
+  set(p.y, row, column, count, y);
 }
 
 // Calls compute(unit) for units [begin, end) of a call, counted through its problems, starting the search at problem
