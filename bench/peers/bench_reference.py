@@ -3,7 +3,9 @@
   build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20]
 
 Four runs: each of the two, plain and with DFlash, greedy, e4m3 target cache. They take turns, a few problems at a time in
-rotating order, so that a noisy or hot machine meets all alike; all are held to the same cores. Writes a JSON file with every
+rotating order, so that a noisy or hot machine meets all alike; all are held to the same cores. On a busy machine PyTorch's
+threads wait for each other and its times grow tenfold and more: the share of the CPU that others took during the run is
+measured, written down, and above 5% the table warns that its ratios are void. Writes a JSON file with every
 figure and a Markdown table. Packages: tests/golden/requirements.txt. (scripts/compat makes the environment.)
 
 Times of a request: first token = from the prompt's ids (reference) or text (strobe) to the first token; decode ms/token =
@@ -27,6 +29,7 @@ sys.path[:0] = [str(ROOT / "tests/golden"), str(ROOT / "bench/peers")]
 import strobe_cli  # noqa: E402
 
 RUNS = ("reference plain", "reference DFlash", "strobe plain", "strobe DFlash")
+MOST_OTHERS = 0.05  # share of the machine's CPU time that others may take in a run worth keeping
 PACKAGES = ("torch", "transformers", "dflash", "tiktoken")
 
 
@@ -117,7 +120,24 @@ def machine() -> dict:
     flags = find("flags").split()
     return {"cpu": find("model name"), "family_model": f"{find('cpu family')}/{find('model')}", "cores": os.cpu_count(),
             "extensions": [f for f in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if f in flags],
-            "system": platform.platform(), "load_average_before": os.getloadavg()[0]}
+            "system": platform.platform()}
+
+
+class OthersShare:
+    """How much of the machine's CPU time other programs (and the hypervisor) took since this object was made."""
+
+    def __init__(self):
+        self.before = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        idle, hz, own = ticks[3] + ticks[4], os.sysconf("SC_CLK_TCK"), os.times()
+        return sum(ticks) / hz, idle / hz, own.user + own.system + own.children_user + own.children_system
+
+    def share(self) -> float:
+        total, idle, own = (b - a for a, b in zip(self.before, self._now()))
+        return max(total - idle - own, 0.0) / total if total else 0.0
 
 
 def strobe_commit() -> str:
@@ -139,7 +159,10 @@ def table(result: dict) -> str:
               f"{result['rows_file']}, {result['count']} prompts, at most {result['max_new_tokens']} new tokens, greedy, e4m3 target cache.",
               f"Reference: {', '.join(f'{k} {v}' for k, v in result['versions'].items() if k not in ('strobe', 'python'))}, bfloat16, "
               f"{result['reference_attention']} attention. Strobe: {result['versions']['strobe']}.", f"`{result['command']}`", "",
-              "Accept length: output tokens / verify steps.", "",
+              f"Accept length: output tokens / verify steps. Other programs took {result['others_cpu_share']:.1%} of the CPU.", ""]
+    if result["others_cpu_share"] > MOST_OTHERS:
+        lines += ["**The machine was busy with other work: these times and ratios say nothing.**", ""]
+    lines += [
               "| run | decode ms/token, median | best | first token ms, median | all ms/token | accept length | right |",
               "|---|---|---|---|---|---|---|"]
     for name, s in result["runs"].items():
@@ -215,18 +238,19 @@ def main() -> int:
     if not rows:
         raise SystemExit(f"{args.jsonl}: no rows")
     names = [name for name in RUNS if args.only is None or name.startswith(args.only)]
-    about = machine()
+    others = OthersShare()
     try:
         records = measure(args, rows, names)
     except strobe_cli.StrobeFailed as error:
         print(f"strobe failed: {error}", file=sys.stderr)
         return 1
+    others_share = others.share()
     runs = {name: summarise(records[name], rows) for name in names}
     versions = {"strobe": strobe_commit(), "python": platform.python_version()}
     if args.only != "strobe":
         versions |= {package: importlib.metadata.version(package) for package in PACKAGES}
     result = {
-        "date": datetime.date.today().isoformat(), "machine": about, "threads": args.threads, "versions": versions,
+        "date": datetime.date.today().isoformat(), "machine": machine(), "others_cpu_share": round(others_share, 4), "threads": args.threads, "versions": versions,
         "command": " ".join(["bench/peers/bench_reference.py"] + [os.path.relpath(a, ROOT) if a.startswith("/") else a for a in sys.argv[1:]]),
         "rows_file": os.path.relpath(args.jsonl, ROOT), "count": len(rows), "max_new_tokens": args.max_new_tokens,
         "reference_attention": args.reference_attention, "has_answers": all(row["answer"] for row in rows),
@@ -234,7 +258,7 @@ def main() -> int:
         "records": records,
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", about["cpu"]).strip("-").lower()])
+    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", result["machine"]["cpu"]).strip("-").lower()])
     (args.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
     (args.out / f"{stem}.md").write_text(table(result))
     print("\n" + table(result))
