@@ -12,11 +12,9 @@ namespace strobe::kernel {
 
 std::vector<const CpuKernels*> tables_here() {
   std::vector<const CpuKernels*> tables = {&ref_kernels()};
-#ifndef STROBE_ONLY_REF
   for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
     if (isa <= best_cpu_isa()) tables.push_back(&cpu_kernels(isa));
   }
-#endif
   return tables;
 }
 
