@@ -160,9 +160,8 @@ Result<int> generate(GenerateOptions o) {
   default_to_pocket(o.engine);
   if (o.quiet && o.engine.log_level == "info") o.engine.log_level = "warning";
   STROBE_ASSIGN(auto system, assemble(o.engine));
-  STROBE_ASSIGN(auto text,
-                make_text_service(*system->tokenizer,
-                                  o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path));
+  const auto text = make_text_service(*system->tokenizer,
+                                      o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path);
   start_scheduler(*system);
 
   std::random_device entropy;

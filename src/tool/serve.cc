@@ -118,9 +118,8 @@ Result<int> serve_model(ServeOptions o) {
   engine::Stopwatch watch;
   default_to_pocket(o.engine);
   STROBE_ASSIGN(auto system, assemble(o.engine));
-  STROBE_ASSIGN(auto text,
-                make_text_service(*system->tokenizer,
-                                  o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path));
+  const auto text = make_text_service(*system->tokenizer,
+                                      o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path);
   start_scheduler(*system);
   serve::ServerInfo info = server_info(o, *system);
   const std::string name = info.model_name;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "serve/text_service.h"
 #include "text/tokenizer.h"
@@ -9,7 +10,7 @@
 namespace strobe::tool {
 
 // `folder` holds the chat template; the tokenizer must outlive the result. A model without a template still serves
-// completions: chats are refused then. Error: a template that cannot be read.
-Result<std::unique_ptr<serve::TextService>> make_text_service(const Tokenizer& tokenizer, const std::string& folder);
+// completions; chats are refused then.
+std::unique_ptr<serve::TextService> make_text_service(const Tokenizer& tokenizer, const std::string& folder);
 
 }  // namespace strobe::tool

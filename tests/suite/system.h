@@ -1,0 +1,106 @@
+// A whole system over pocket-k2, and many prompts through it at once.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tool/assembly.h"
+#include "tool/text_adapter.h"
+
+namespace strobe::suite {
+
+inline std::filesystem::path source_dir() {
+  return STROBE_SOURCE_DIR;
+}
+
+inline tool::EngineOptions pocket_options(bool dflash) {
+  tool::EngineOptions options;
+  options.model_path = source_dir() / "models/pocket-k2/target";
+  options.log_level = "warning";
+  options.threads = 2;
+  options.max_running_requests = 16;
+  options.max_total_tokens = 32768;
+  if (dflash) {
+    options.speculative_algorithm = "DFLASH";
+    options.speculative_draft_model_path = source_dir() / "models/pocket-k2/draft";
+  }
+  return options;
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::string text;
+  schedule::Finish finish;
+  schedule::Usage usage;
+};
+
+inline std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+class RunningSystem {
+ public:
+  explicit RunningSystem(const tool::EngineOptions& options) {
+    auto assembled = tool::assemble(options);
+    if (!assembled.ok()) throw std::runtime_error(assembled.message());
+    system_ = std::move(assembled).value();
+    text_ = tool::make_text_service(*system_->tokenizer, options.model_path);
+    tool::start_scheduler(*system_);
+  }
+
+  [[nodiscard]] tool::System& system() { return *system_; }
+  [[nodiscard]] std::vector<int32_t> chat_ids(const std::string& question) const {
+    return text_
+        ->encode_chat(nlohmann::json::array({{{"role", "user"}, {"content", question}}}), nlohmann::json::object())
+        .value();
+  }
+
+  // All requests at once; the scheduler runs as many together as it may. Answers in the order of the requests.
+  std::vector<Answer> run(std::vector<schedule::GenerateRequest> requests) {
+    std::vector<Answer> answers(requests.size());
+    std::mutex mutex;
+    std::condition_variable done;
+    size_t left = requests.size();
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const auto submitted = system_->scheduler->submit(std::move(requests[i]), [&, i](schedule::Chunk chunk) {
+        Answer& answer = answers[i];
+        answer.ids.insert(answer.ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
+        answer.text += chunk.text;
+        if (!chunk.finish) return;
+        answer.finish = *chunk.finish;
+        answer.usage = chunk.usage;
+        std::lock_guard lock(mutex);
+        if (--left == 0) done.notify_one();
+      });
+      if (!submitted.ok()) throw std::runtime_error(submitted.message());
+    }
+    std::unique_lock lock(mutex);
+    done.wait(lock, [&] { return left == 0; });
+    return answers;
+  }
+
+ private:
+  std::unique_ptr<tool::System> system_;
+  std::unique_ptr<serve::TextService> text_;
+};
+
+inline schedule::GenerateRequest greedy(std::vector<int32_t> prompt_ids, int32_t max_new_tokens) {
+  schedule::GenerateRequest request{.prompt_ids = std::move(prompt_ids)};
+  request.sampling.temperature = 0;
+  request.stop.max_new_tokens = max_new_tokens;
+  return request;
+}
+
+}  // namespace strobe::suite
