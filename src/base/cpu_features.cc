@@ -50,7 +50,9 @@ CpuIsa detect() {
   if (!avx512 || (states & 0xe6) != 0xe6) return CpuIsa::kAvx2;
   const bool amx = (leaf7.edx >> 24 & 1) != 0 && (leaf7.edx >> 22 & 1) != 0;  // AMX-TILE, AMX-BF16
   const bool avx512_bf16 = (cpuid(7, 1).eax >> 5 & 1) != 0;
-  if (!amx || !avx512_bf16 || (states >> 17 & 3) != 3 || !request_tile_permission()) return CpuIsa::kAvx512;
+  const bool avx512_vbmi = (leaf7.ecx >> 1 & 1) != 0;
+  if (!amx || !avx512_bf16 || !avx512_vbmi || (states >> 17 & 3) != 3 || !request_tile_permission())
+    return CpuIsa::kAvx512;
   return CpuIsa::kAmx;
 }
 #else
