@@ -7,9 +7,10 @@
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -312,8 +313,8 @@ class HttpServer::Impl {
   std::atomic<int> open_ = 0;
 };
 
-// One client, on the loop. Lives as long as its coroutine.
-class HttpServer::Impl::Connection {
+// One client, on the loop. Lives as long as its coroutine and its read ahead.
+class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(Impl& server, tcp::socket socket) : server_(server), socket_(std::move(socket)), wake_(server.io_) {
     server_.connections_.insert(this);
@@ -432,7 +433,8 @@ class HttpServer::Impl::Connection {
   ApiError read_failure(std::string_view part) const;
   asio::awaitable<void> answer(const std::shared_ptr<Reply>& reply);
   asio::awaitable<void> pump(Reply& reply);
-  asio::awaitable<void> watch(Reply& reply);
+  void read_ahead();
+  asio::awaitable<void> stop_reading_ahead();
   asio::awaitable<void> refuse(const ApiError& error);
   asio::awaitable<void> linger();
 
@@ -444,6 +446,8 @@ class HttpServer::Impl::Connection {
   Clock::time_point deadline_ = Clock::time_point::max();
   bool timed_out_ = false;
   bool closing_ = false;
+  bool reading_ahead_ = false;
+  asio::cancellation_signal stop_reading_;
   size_t buffered_bytes_ = 0;
 };
 
@@ -526,8 +530,11 @@ asio::awaitable<std::optional<ApiError>> HttpServer::Impl::Connection::read_requ
 }
 
 asio::awaitable<void> HttpServer::Impl::Connection::answer(const std::shared_ptr<Reply>& reply) {
-  using namespace asio::experimental::awaitable_operators;
-  reply->wake = [this] { wake_.cancel(); };
+  reply->wake = [this] {
+    wake_.cancel();
+    error_code ignored;
+    if (reply_->gone()) socket_.cancel(ignored);
+  };
   reply_ = reply;
   server_.count(server_.busy_, 1);
   expect_nothing();
@@ -541,8 +548,10 @@ asio::awaitable<void> HttpServer::Impl::Connection::answer(const std::shared_ptr
       exchange->send(to_response({.status = 500, .message = "internal error"}));
     }
   });
-  co_await (pump(*reply) || watch(*reply));
+  read_ahead();
+  co_await pump(*reply);
   leave_reply();
+  co_await stop_reading_ahead();
 }
 
 // Carries the answer to the network until it is complete or the client is gone.
@@ -551,10 +560,12 @@ asio::awaitable<void> HttpServer::Impl::Connection::pump(Reply& reply) {
     const std::string bytes = reply.take();
     if (!bytes.empty()) {
       reply.in_flight = bytes.size();
-      if (!co_await write_all(bytes)) co_return reply.set_gone();
+      const bool sent = co_await write_all(bytes);
       reply.in_flight = 0;
+      if (!sent) reply.set_gone();
     } else if (reply.done()) {
-      co_return reply.set_finished();
+      reply.set_finished();
+      co_return;
     } else {
       wake_.expires_at(Clock::time_point::max());
       co_await wake_.async_wait(kAwait);
@@ -562,12 +573,31 @@ asio::awaitable<void> HttpServer::Impl::Connection::pump(Reply& reply) {
   }
 }
 
-// Reads ahead, only to learn when the client goes. A request sent ahead stays in the buffer for its turn.
-asio::awaitable<void> HttpServer::Impl::Connection::watch(Reply& reply) {
-  while (buffer_.size() < kPipelinedBytesMax) {
-    if (!co_await fill()) break;
+// Reads while a request is being answered, only to learn when the client goes. A request sent ahead stays in the buffer
+// for its turn.
+void HttpServer::Impl::Connection::read_ahead() {
+  reading_ahead_ = true;
+  socket_.async_read_some(
+      buffer_.prepare(kReadBytes),
+      asio::bind_cancellation_slot(stop_reading_.slot(), [self = shared_from_this()](error_code failed, size_t bytes) {
+        self->reading_ahead_ = false;
+        if (!failed) self->buffer_.commit(bytes);
+        if (self->reply_ == nullptr) {
+          self->wake_.cancel();
+        } else if (failed || self->buffer_.size() >= kPipelinedBytesMax) {
+          self->reply_->set_gone();
+        } else {
+          self->read_ahead();
+        }
+      }));
+}
+
+asio::awaitable<void> HttpServer::Impl::Connection::stop_reading_ahead() {
+  stop_reading_.emit(asio::cancellation_type::total);
+  while (reading_ahead_) {
+    wake_.expires_at(Clock::time_point::max());
+    co_await wake_.async_wait(kAwait);
   }
-  reply.set_gone();  // nothing happens when the answer is complete
 }
 
 asio::awaitable<void> HttpServer::Impl::Connection::refuse(const ApiError& error) {
@@ -630,10 +660,10 @@ asio::awaitable<void> HttpServer::Impl::accept_loop() {
       refuse_connection(socket);
       continue;
     }
-    auto connection = std::make_unique<Connection>(*this, std::move(socket));
+    auto connection = std::make_shared<Connection>(*this, std::move(socket));
     asio::co_spawn(
         io_,
-        [](std::unique_ptr<Connection> owned) -> asio::awaitable<void> {
+        [](std::shared_ptr<Connection> owned) -> asio::awaitable<void> {
           try {
             co_await owned->run();
           } catch (const std::exception& problem) {
