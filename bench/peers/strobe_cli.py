@@ -1,4 +1,4 @@
-"""Runs `strobe generate --jsonl` on chat problems and reads its JSON lines. Standard library only.
+"""Runs `strobe generate --jsonl` on problems as chats and reads its JSON lines. Standard library only.
 
 The contract: one JSON line on stdout for each row, in order, with text, output_ids, prompt_tokens, completion_tokens,
 finish_reason, spec_verify_ct, accept_length, ttft_ms, decode_tokens_per_second. Other stdout lines are passed over.
@@ -44,7 +44,8 @@ def generate(binary: Path, models: Path, rows: list[dict], max_new: int, dflash:
     """One process for all rows. Raises StrobeFailed with the program's own last words."""
     with tempfile.TemporaryDirectory() as folder:
         jsonl = Path(folder) / "rows.jsonl"
-        jsonl.write_text("".join(json.dumps({"question": row["question"]}) + "\n" for row in rows))
+        chats = [{"messages": [{"role": "user", "content": row["question"]}]} for row in rows]
+        jsonl.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
         command = [str(binary), "generate", "--model-path", str(models / "target"), "--jsonl", str(jsonl), "--json",
                    "--max-new-tokens", str(max_new), *extra]
         if dflash:
