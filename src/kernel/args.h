@@ -171,6 +171,11 @@ struct AttentionRequest {
   const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
 };
 
+// The largest numbers per head that attention kernels have room for: of a key (MLA: latent + rope) and of a value (MLA:
+// latent).
+inline constexpr int64_t kMaxAttentionKeyDim = 640;
+inline constexpr int64_t kMaxAttentionValueDim = 512;
+
 // Absorbed multi-head latent attention over a paged store of [latent | rope] rows, shared by all heads:
 //   score(r, h, p) = scale * dot(q[r, h, :], row_p)      over latent + rope numbers
 //   out[r, h, :]   = sum over p of softmax_p(score) * row_p[0:latent]

@@ -229,7 +229,7 @@ void expect_attention_right(const CpuKernels& table, const AttentionCase& c, con
 }
 
 void expect_attention_key_counts(const CpuKernels& table, AttentionOptions o) {
-  o.lengths = {1, 63, 64, 65, 127, 128, 129, 300, 17, 16, 2};
+  o.lengths = {1, 63, 64, 65, 127, 128, 129, 300, 17, 16, 2, 1000};
   const AttentionCase c(o, 90);
   int turn = 0;
   for (const int64_t rows : {1, 2, 8, 17}) {

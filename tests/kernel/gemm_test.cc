@@ -174,6 +174,15 @@ TEST_P(GemmTest, LongSums) {
   }
 }
 
+TEST_P(GemmTest, ManyRows) {
+  for (const WeightFormat format : kFormats) {
+    for (const int64_t rows : {64, 255, 257, 600}) {
+      const DType x = rows % 2 == 0 ? DType::kBf16 : DType::kF32;
+      expect_right({.format = format, .out = 70, .in = 48, .rows = rows, .x = x, .gather = rows == 257, .gap = 2}, 3);
+    }
+  }
+}
+
 // Problems of one call have their own shapes, formats, types and row counts; none and empty ones are fine.
 TEST_P(GemmTest, ManyProblems) {
   std::vector<GemmCase> cases;
@@ -214,7 +223,7 @@ TEST_P(GemmTest, BatchInvariant) {
           const GemmOptions options{.format = format,
                                     .out = out,
                                     .in = format == WeightFormat::kNvfp4 ? in / 16 * 16 : in,
-                                    .rows = out == 100 ? 200 : 64,
+                                    .rows = out == 100 ? 300 : 64,
                                     .x = dtype,
                                     .y = ++seed % 2 == 0 ? DType::kF32 : DType::kBf16,
                                     .accumulate = seed % 4 == 0,

@@ -188,6 +188,13 @@ TEST_P(GqaTest, BatchInvariantWithWindows) {
   expect_attention_invariant(table(), o);
 }
 
+// Long enough for splits of any length to be cut in several places.
+TEST_P(GqaTest, BatchInvariantOverLongContexts) {
+  AttentionOptions o = gqa(2, 1, 24);
+  o.lengths = {513, 9, 1100};
+  expect_attention_invariant(table(), o);
+}
+
 INSTANTIATE_TEST_SUITE_P(Tables, GqaTest, ::testing::ValuesIn(tables_here()), table_name);
 
 }  // namespace

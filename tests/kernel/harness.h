@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class TableTest : public ::testing::TestWithParam<const CpuKernels*> {
   [[nodiscard]] bool is_ref() const { return &table() == &ref_kernels(); }
 };
 
+// How GoogleTest shows a table.
+void PrintTo(const CpuKernels* table, std::ostream* out);  // NOLINT: GoogleTest's name
 std::string table_name(const ::testing::TestParamInfo<const CpuKernels*>& info);
 
 // Repeatable numbers.

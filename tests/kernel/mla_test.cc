@@ -70,6 +70,13 @@ TEST_P(MlaTest, BatchInvariantInTheModelsShape) {
   expect_attention_invariant(table(), o);
 }
 
+// Long enough for splits of any length to be cut in several places.
+TEST_P(MlaTest, BatchInvariantOverLongContexts) {
+  AttentionOptions o{.heads = 2, .key_dim = 26, .value_dim = 20};
+  o.lengths = {513, 9, 1100};
+  expect_attention_invariant(table(), o);
+}
+
 INSTANTIATE_TEST_SUITE_P(Tables, MlaTest, ::testing::ValuesIn(tables_here()), table_name);
 
 }  // namespace
