@@ -17,6 +17,8 @@ const CpuKernels& cpu_kernels(CpuIsa isa) {
         CpuKernels table = avx512::kKernels;
         table.name = "amx";
         table.gemm = amx::gemm;
+        table.mla_attention = amx::mla_attention;
+        table.gqa_attention = amx::gqa_attention;
         return table;
       }();
       return amx;

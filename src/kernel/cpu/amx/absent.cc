@@ -8,4 +8,12 @@ void gemm(WorkerPool&, const Gemm&) {
   check_failed(__FILE__, __LINE__, "this build has AMX kernels", "");
 }
 
+void mla_attention(WorkerPool&, const MlaAttention&) {
+  check_failed(__FILE__, __LINE__, "this build has AMX kernels", "");
+}
+
+void gqa_attention(WorkerPool&, const GqaAttention&) {
+  check_failed(__FILE__, __LINE__, "this build has AMX kernels", "");
+}
+
 }  // namespace strobe::kernel::amx

@@ -25,6 +25,8 @@ struct VectorCore {
   };
   static constexpr int64_t kScratchBytes = (sizeof(Scratch) + 63) / 64 * 64;
 
+  static int64_t width(int64_t value_dim) { return padded(value_dim); }
+  [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
   [[gnu::always_inline]] static inline F32x16 columns_at(const float* values, int64_t i) { return load(values + i); }
   static void load_queries(const QueryGroup& group, std::byte* scratch);
   static void attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out);
@@ -75,11 +77,22 @@ bool expand(const PagedStore& store, int64_t slot, int64_t column, int64_t dim, 
   return false;
 }
 
-// Positions [begin, begin + count) into the scratch; zeros up to the next multiple of 8 positions.
+// Positions [begin, begin + count) into the scratch; zeros for those that no query sees yet (their pages may be gone),
+// and up to the next multiple of 8 positions.
 void expand_block(const QueryGroup& group, int64_t begin, int64_t count, VectorCore::Scratch& s) {
   const Attention& a = *group.attention;
   const bool separate_values = a.k.data != a.v.data;
+  const int64_t first = greater(0, group.visible_to_any().first - begin);
+  const auto clear_row = [](float* row, int64_t dim) {
+    for (int64_t c = 0; c < dim; c += kLanes) store(row + c, splat(0));
+  };
   for (int64_t i = 0; i < count; ++i) {
+    s.bad[i] = false;
+    if (i < first) {
+      clear_row(s.keys[i], a.key_dim);
+      if (separate_values) clear_row(s.values[i], a.value_dim);
+      continue;
+    }
     const int64_t position = begin + i;
     const int64_t page = position / a.k.page_size;
     const int64_t slot = group.request->pages[page] * int64_t{a.k.page_size} + (position - page * a.k.page_size);
@@ -89,9 +102,7 @@ void expand_block(const QueryGroup& group, int64_t begin, int64_t count, VectorC
       s.bad[i] = s.bad[i] || !good;
     }
   }
-  for (int64_t i = count; i % 8 != 0; ++i) {
-    for (int64_t c = 0; c < a.key_dim; c += kLanes) store(s.keys[i] + c, splat(0));
-  }
+  for (int64_t i = count; i % 8 != 0; ++i) clear_row(s.keys[i], a.key_dim);
 }
 
 // scores[first ... first + kRows) of `count` positions.

@@ -125,17 +125,17 @@ static inline QueryGroup group_at(const Attention& a, int64_t request, int64_t i
 
 // What a core leaves of one group and one split, and what they are folded into. sum = 0 means that nothing was visible.
 struct Partial {
-  float* max;     // [queries]
+  float* max;     // [queries]; what Core::power turns into weights
   float* sum;     // [queries]
-  float* values;  // [queries, value_dim rounded up to 16]
+  float* values;  // [queries, Core::width(value_dim)]
 };
 
 static inline int64_t padded(int64_t dim) {
   return divide_up(dim, kLanes) * kLanes;
 }
 
-static inline int64_t partial_bytes(int64_t queries, int64_t value_dim) {
-  return (2 * padded(queries) + queries * padded(value_dim)) * 4;
+static inline int64_t partial_bytes(int64_t queries, int64_t width) {
+  return (2 * padded(queries) + queries * width) * 4;
 }
 static inline Partial partial_at(std::byte* memory, int64_t queries) {
   auto* f = reinterpret_cast<float*>(memory);
@@ -143,9 +143,9 @@ static inline Partial partial_at(std::byte* memory, int64_t queries) {
 }
 
 // to = to and then `from`, for one query. Bytes moved: three times its values.
-static inline void fold(const Partial& from, const Partial& to, int64_t query, int64_t value_dim) {
+template <class Core>
+static inline void fold(const Partial& from, const Partial& to, int64_t query, int64_t width) {
   if (from.sum[query] == 0) return;
-  const int64_t width = padded(value_dim);
   float* t = to.values + query * width;
   const float* f = from.values + query * width;
   if (to.sum[query] == 0) {
@@ -156,7 +156,7 @@ static inline void fold(const Partial& from, const Partial& to, int64_t query, i
   }
   const float max = from.max[query] > to.max[query] ? from.max[query] : to.max[query];
   alignas(64) float factors[kLanes] = {to.max[query] - max, from.max[query] - max};
-  store(factors, exp(load(factors)));
+  store(factors, Core::power(load(factors)));
   to.max[query] = max;
   to.sum[query] = to.sum[query] * factors[0] + from.sum[query] * factors[1];
   for (int64_t i = 0; i < width; i += kLanes) {
@@ -169,7 +169,7 @@ static inline void fold(const Partial& from, const Partial& to, int64_t query, i
 template <class Core>
 static inline void finish(const QueryGroup& group, const Partial& all, int64_t query) {
   const Attention& a = *group.attention;
-  const float* values = all.values + query * padded(a.value_dim);
+  const float* values = all.values + query * Core::width(a.value_dim);
   const float sum = all.sum[query];
   const float v_scale = a.v.dtype == DType::kE4m3 ? a.v.scale : 1.0F;
   const F32x16 factor = splat(sum == 0 ? 0.0F : v_scale / sum);
@@ -186,17 +186,16 @@ static inline void clear(const Partial& p, int64_t queries) {
 // A whole group on one worker.
 template <class Core>
 static inline void attend_alone(const QueryGroup& group) {
-  const int64_t value_dim = group.attention->value_dim;
+  const int64_t width = Core::width(group.attention->value_dim);
   std::byte* scratch = thread_scratch();
   const Partial all = partial_at(scratch + Core::kScratchBytes, Core::kQueries);
-  const Partial part =
-      partial_at(scratch + Core::kScratchBytes + partial_bytes(Core::kQueries, value_dim), Core::kQueries);
+  const Partial part = partial_at(scratch + Core::kScratchBytes + partial_bytes(Core::kQueries, width), Core::kQueries);
   clear(all, group.count);
   const Visible visible = group.visible_to_any();
   Core::load_queries(group, scratch);
   for (int64_t split = visible.first / kSplit; split * kSplit < visible.last; ++split) {
     Core::attend(group, split * kSplit, scratch, part);
-    for (int64_t query = 0; query < group.count; ++query) fold(part, all, query, value_dim);
+    for (int64_t query = 0; query < group.count; ++query) fold<Core>(part, all, query, width);
   }
   for (int64_t query = 0; query < group.count; ++query) finish<Core>(group, all, query);
 }
@@ -206,8 +205,8 @@ static inline void attend_alone(const QueryGroup& group) {
 template <class Core>
 static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
   constexpr int kMaxWorkers = 256;
-  const int64_t value_dim = group.attention->value_dim;
-  const int64_t slot_bytes = partial_bytes(Core::kQueries, value_dim);
+  const int64_t width = Core::width(group.attention->value_dim);
+  const int64_t slot_bytes = partial_bytes(Core::kQueries, width);
   const int64_t slots = (kScratchBytes - Core::kScratchBytes) / slot_bytes - 1;  // the caller's first one is the result
   const Visible visible = group.visible_to_any();
   const int workers = static_cast<int>(smaller(workers_of(pool), kMaxWorkers));
@@ -233,13 +232,13 @@ static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
         for (int64_t split = begin; split < wave_end; ++split) {
           const int64_t index = split - begin;
           const Partial part = partial_at(memory[index % workers] + index / workers * slot_bytes, Core::kQueries);
-          fold(part, all, query, value_dim);
+          fold<Core>(part, all, query, width);
         }
         if (wave_end == end) finish<Core>(group, all, query);
       }
     };
-    // Folding moves 3 * value_dim * 4 bytes a query and split, at about 20 bytes a nanosecond.
-    const int64_t worth_sharing = 40 * 1024 / (3 * value_dim * (wave_end - begin)) + 1;
+    // Folding moves 3 * width * 4 bytes a query and split, at about 20 bytes a nanosecond.
+    const int64_t worth_sharing = 40 * 1024 / (3 * width * (wave_end - begin)) + 1;
     in_chunks(pool, group.count, divide_up(group.count, workers), worth_sharing, fold_queries);
   }
 }
