@@ -15,6 +15,7 @@
 #include "model/families.h"
 #include "spec/dflash_stepper.h"
 #include "spec/draft_kv_dtype.h"
+#include "tool/check_options.h"
 
 namespace strobe::tool {
 namespace {
@@ -32,82 +33,18 @@ bool speculates(const System& system) {
   return !system.options.speculative_algorithm.empty();
 }
 
-// ---- flags that can be judged alone ----
-
-Result<void> check_one_of(const char* flag, const std::string& value, std::initializer_list<const char*> accepted) {
-  std::string list;
-  for (const char* one : accepted) {
-    if (value == one) return {};
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", one);
-  }
-  return error("{} {}: accepted: {}", flag, value, list);
+// What a lower room says about the value of a flag.
+Error blame(const char* flag, const Error& fault) {
+  return error("{}: {}", flag, fault.message);
 }
 
-Result<void> check_flags(EngineOptions& o) {
-  STROBE_ASSIGN(const LogLevel level, parse_log_level(o.log_level));
-  set_log_level(level);
-  if (o.model_path.empty()) return error("--model-path is needed: the folder of the target model");
-  STROBE_TRY(check_one_of("--device", o.device, {"auto", "cpu"}));
-  STROBE_TRY(check_one_of("--quantization", o.quantization, {"auto", "modelopt_fp4", "unquant"}));
-  STROBE_TRY(check_one_of("--kv-cache-dtype", o.kv_cache_dtype, {"auto", "bf16", "bfloat16", "fp8_e4m3"}));
-  STROBE_TRY(check_one_of("--speculative-draft-kv-cache-dtype", o.speculative_draft_kv_cache_dtype,
-                          {"auto", "bf16", "bfloat16", "fp8_e4m3"}));
-  STROBE_TRY(check_one_of("--speculative-attention-mode", o.speculative_attention_mode, {"prefill", "decode"}));
-  STROBE_TRY(check_one_of("--speculative-draft-model-quantization", o.speculative_draft_model_quantization,
-                          {"unquant", "modelopt_fp4"}));
-  if (o.tp != 1) return error("--tp-size {}: this build runs one rank; accepted: 1", o.tp);
-  if (o.page_size < 1 || o.page_size > 1024) return error("--page-size {}: accepted: 1 to 1024", o.page_size);
-  if (o.threads < 0 || o.threads > 1024) return error("--threads {}: accepted: 0 (one a processor) to 1024", o.threads);
-  if (!(o.mem_fraction_static > 0 && o.mem_fraction_static < 1)) {
-    return error("--mem-fraction-static {}: accepted: above 0 and below 1", o.mem_fraction_static);
-  }
-  if (o.chunked_prefill_size < 1)
-    return error("--chunked-prefill-size {}: accepted: 1 and more", o.chunked_prefill_size);
-  if (o.max_running_requests < 0 || o.max_running_requests > 4096) {
-    return error("--max-running-requests {}: accepted: 1 to 4096, or 0 for the default", o.max_running_requests);
-  }
-  if (o.max_queued_requests < 0) return error("--max-queued-requests {}: accepted: 0 and more", o.max_queued_requests);
-  if (o.max_total_tokens < 0)
-    return error("--max-total-tokens {}: accepted: 1 and more, or 0 for the default", o.max_total_tokens);
-  if (o.context_length < 0)
-    return error("--context-length {}: accepted: 2 and more, or 0 for the model's", o.context_length);
-  return {};
-}
-
-Result<void> check_speculative_flags(EngineOptions& o) {
-  if (o.speculative_algorithm.empty()) {
-    if (!o.speculative_draft_model_path.empty()) {
-      return error("--speculative-draft-model-path is given without --speculative-algorithm; accepted: DFLASH");
-    }
-    return {};
-  }
-  if (o.speculative_algorithm != "DFLASH") {
-    return error("--speculative-algorithm {}: accepted: DFLASH", o.speculative_algorithm);
-  }
-  if (o.speculative_draft_model_path.empty()) {
-    return error("--speculative-algorithm DFLASH needs --speculative-draft-model-path: the folder of the draft");
-  }
-  if (o.speculative_num_draft_tokens != 0 && o.speculative_dflash_block_size != 0 &&
-      o.speculative_num_draft_tokens != o.speculative_dflash_block_size) {
-    return error("--speculative-num-draft-tokens {} and --speculative-dflash-block-size {}: for DFLASH they must match",
-                 o.speculative_num_draft_tokens, o.speculative_dflash_block_size);
-  }
-  if (o.speculative_num_draft_tokens == 0) o.speculative_num_draft_tokens = o.speculative_dflash_block_size;
-  const int32_t tokens = o.speculative_num_draft_tokens;
-  if (tokens != 0 && (tokens < 2 || tokens > schedule::kMaxBlockTokens)) {
-    return error("--speculative-num-draft-tokens {}: accepted: 2 to {}, or 0 for the draft's block size", tokens,
-                 schedule::kMaxBlockTokens);
-  }
-  if (o.speculative_draft_window_size < 0) {
-    return error("--speculative-draft-window-size {}: accepted: 1 and more, or 0 for the whole context",
-                 o.speculative_draft_window_size);
-  }
-  if (o.speculative_draft_rope_amplitude < 0) {
-    return error("--speculative-draft-rope-amplitude {}: accepted: above 0, or 0 for the rule",
-                 o.speculative_draft_rope_amplitude);
-  }
-  return {};
-}
+// What is settled from flags, configs and tokenizer alone, before anything large is read.
+struct Settled {
+  DType target_kv = DType::kBf16;
+  DType draft_kv = DType::kBf16;
+  model::Recipe draft_recipe;
+  int64_t mask_token = 0;
+};
 
 // ---- the device ----
 
@@ -117,8 +54,9 @@ Result<void> set_up_device(System& system) {
   if (o.cpu_isa == "ref") {
     system.kernels = &kernel::ref_kernels();
   } else {
-    STROBE_ASSIGN(const CpuIsa isa, parse_cpu_isa(o.cpu_isa));
-    system.kernels = &kernel::cpu_kernels(isa);
+    const auto isa = parse_cpu_isa(o.cpu_isa);
+    if (!isa.ok()) return blame("--cpu-isa", isa.error());
+    system.kernels = &kernel::cpu_kernels(*isa);
   }
   const bool asked = o.cpu_isa != "auto";
   o.cpu_isa = system.kernels->name;
@@ -139,13 +77,17 @@ Result<std::shared_ptr<const Checkpoint>> open_checkpoint(const std::filesystem:
   return std::make_shared<const Checkpoint>(std::move(checkpoint));
 }
 
-Result<void> load_target(System& system) {
+Result<void> read_target(System& system) {
   EngineOptions& o = system.options;
   STROBE_ASSIGN(system.config, load_model_config(o.model_path));
   const ModelConfig& config = system.config;
   for (const auto& warning : config.warnings) log_warning("{}", warning);
   if (o.quantization == "modelopt_fp4" && config.quant.algo != QuantAlgo::kNvfp4) {
-    return error("--quantization modelopt_fp4: {} declares no NVFP4 weights; accepted: auto", o.model_path);
+    return error("--quantization modelopt_fp4: {} declares no NVFP4 weights; accepted: auto, unquant", o.model_path);
+  }
+  if (o.quantization == "unquant" && config.quant.algo != QuantAlgo::kNone) {
+    return error("--quantization unquant: {} declares {} weights; accepted: auto, modelopt_fp4", o.model_path,
+                 to_string(config.quant.algo));
   }
   if (o.context_length > config.max_positions) {
     return error("--context-length {}: the model's max_position_embeddings is {}", o.context_length,
@@ -158,12 +100,18 @@ Result<void> load_target(System& system) {
                  config.vocab_size);
   }
   STROBE_ASSIGN(system.recipe, model::target_recipe(config));
-  STROBE_ASSIGN(auto checkpoint, open_checkpoint(o.model_path));
+  return {};
+}
+
+Result<void> load_target(System& system) {
+  const ModelConfig& config = system.config;
+  STROBE_ASSIGN(auto checkpoint, open_checkpoint(system.options.model_path));
   STROBE_ASSIGN(auto source, TensorSource::open(std::move(checkpoint), target_name_rules(config), config.quant));
   STROBE_ASSIGN(system.weights, model::load_target_weights(system.recipe, source, *system.arena));
   STROBE_TRY(source.finish());
   log_info("target: {}", source.summary_line());
   for (const auto& note : source.summary().notes) log_warning("{}", note);
+  system.rope = model::make_rope_table(system.recipe.rope, system.context_tokens, *system.arena);
   return {};
 }
 
@@ -187,39 +135,57 @@ DType stored_as(const System& system, DType dtype) {
   return dtype == DType::kBf16 && system.kernels->activation == DType::kF32 ? DType::kF32 : dtype;
 }
 
+// An attention backend that a flag asked for, for one role.
+struct AskedBackend {
+  engine::BackendRole role;
+  const char* flag;
+  const std::string& name;
+};
+
 Result<void> choose_target_backends(System& system, DType kv_dtype) {
   const EngineOptions& o = system.options;
-  const auto or_common = [&](const std::string& own) { return own.empty() ? o.attention_backend : own; };
-  const std::string prefill = or_common(o.prefill_attention_backend), decode = or_common(o.decode_attention_backend);
-  const std::string verify = o.speculative_attention_mode == "decode" ? decode : prefill;
-  struct Asked {
-    engine::BackendRole role;
-    const std::string& name;
+  using enum engine::BackendRole;
+  const auto or_common = [&](engine::BackendRole role, const char* flag, const std::string& own) {
+    return own.empty() ? AskedBackend{role, "--attention-backend", o.attention_backend} : AskedBackend{role, flag, own};
   };
-  for (const Asked& asked : {Asked{engine::BackendRole::kPrefill, prefill}, Asked{engine::BackendRole::kDecode, decode},
-                             Asked{engine::BackendRole::kVerify, verify}}) {
-    if (asked.role == engine::BackendRole::kVerify && !speculates(system)) continue;
-    STROBE_ASSIGN(const auto decision, engine::resolve_backend({.name = asked.name,
-                                                                .role = asked.role,
-                                                                .mla = system.config.mla.has_value(),
-                                                                .device = {},
-                                                                .kv_dtype = kv_dtype,
-                                                                .page_size = o.page_size,
-                                                                .strict = o.strict_backends}));
-    decide(system, fmt::format("{} attention", to_string(asked.role)), decision.kernel, decision.reason);
-    if (asked.role == engine::BackendRole::kVerify && system.recipe.recurrent() &&
-        !decision.backend.commits_recurrent_state) {
-      return error(
-          "--attention-backend {}: it cannot commit the recurrent states of a hybrid model after a verify pass",
-          asked.name);
+  const AskedBackend prefill = or_common(kPrefill, "--prefill-attention-backend", o.prefill_attention_backend);
+  const AskedBackend decode = or_common(kDecode, "--decode-attention-backend", o.decode_attention_backend);
+  const AskedBackend& verifier = o.speculative_attention_mode == "decode" ? decode : prefill;
+  for (const AskedBackend& asked : {prefill, decode, AskedBackend{kVerify, verifier.flag, verifier.name}}) {
+    if (asked.role == kVerify && !speculates(system)) continue;
+    const auto decision = engine::resolve_backend({.name = asked.name,
+                                                   .role = asked.role,
+                                                   .mla = system.config.mla.has_value(),
+                                                   .device = {},
+                                                   .kv_dtype = kv_dtype,
+                                                   .page_size = o.page_size,
+                                                   .strict = o.strict_backends});
+    if (!decision.ok()) return blame(asked.flag, decision.error());
+    decide(system, fmt::format("{} attention", to_string(asked.role)), decision->kernel, decision->reason);
+    if (asked.role == kVerify && system.recipe.recurrent() && !decision->backend.commits_recurrent_state) {
+      return error("{} {}: it cannot commit the recurrent states of a hybrid model after a verify pass", asked.flag,
+                   asked.name);
     }
   }
   return {};
 }
 
+// Experts and NVFP4 products: one kernel of ours, whatever the name.
+Result<void> choose_product_kernel(System& system, const char* flag, const std::string& name, const char* what) {
+  const bool ours = name == "auto" || name == "strobe";
+  if (!ours && system.options.strict_backends) {
+    return error("{} {}: it does not exist on {}; without --strict-backends, Strobe's matrix products do its job", flag,
+                 name, to_string(system.exec->device()));
+  }
+  decide(system, what, fmt::format("{} matrix products", system.kernels->name),
+         ours ? (name == "auto" ? "the default" : "as asked")
+              : fmt::format("Strobe's kernel does the job of '{}' on {}", name, to_string(system.exec->device())));
+  return {};
+}
+
 // ---- the draft ----
 
-Result<void> load_draft(System& system) {
+Result<void> read_draft(System& system, Settled& settled) {
   EngineOptions& o = system.options;
   DraftOptions draft_options;
   if (o.speculative_draft_rope_amplitude > 0) draft_options.rope_amplitude = o.speculative_draft_rope_amplitude;
@@ -247,42 +213,47 @@ Result<void> load_draft(System& system) {
   decide(system, "draft tokens", std::to_string(block.tokens),
          asked ? "as --speculative-num-draft-tokens says" : "the draft's block_size");
 
-  STROBE_ASSIGN(const int64_t mask,
+  STROBE_ASSIGN(settled.mask_token,
                 resolve_mask_token(draft, system.config.vocab_size,
                                    {.find_token = [&](std::string_view token) -> std::optional<int64_t> {
                                       return system.tokenizer->token_id(token);
                                     },
                                     .tokenizer_size = system.tokenizer->vocab_size()}));
-  STROBE_ASSIGN(model::Recipe recipe, model::draft_recipe(draft, system.config));
-  STROBE_ASSIGN(auto checkpoint, open_checkpoint(o.speculative_draft_model_path));
-  STROBE_ASSIGN(auto source, TensorSource::open(std::move(checkpoint), draft_name_rules(), {}));
-  STROBE_ASSIGN(model::DraftWeights weights,
-                model::load_draft_weights(recipe, draft.features(), source, *system.arena));
-  STROBE_TRY(source.finish());
-  log_info("draft: {}", source.summary_line());
+  STROBE_ASSIGN(settled.draft_recipe, model::draft_recipe(draft, system.config));
   decide(system, "draft rope amplitude", fmt::format("{:.5f}", draft.rope_amplitude),
          draft_options.rope_amplitude ? "as --speculative-draft-rope-amplitude says" : "by the Hugging Face rule");
+  return {};
+}
+
+Result<void> load_draft(System& system, const Settled& settled) {
+  model::Recipe recipe = settled.draft_recipe;
+  STROBE_ASSIGN(auto checkpoint, open_checkpoint(system.options.speculative_draft_model_path));
+  STROBE_ASSIGN(auto source, TensorSource::open(std::move(checkpoint), draft_name_rules(), {}));
+  STROBE_ASSIGN(model::DraftWeights weights,
+                model::load_draft_weights(recipe, system.draft_config->features(), source, *system.arena));
+  STROBE_TRY(source.finish());
+  log_info("draft: {}", source.summary_line());
   const ops::RopeTable rope = model::make_rope_table(recipe.rope, system.context_tokens, *system.arena);
   system.draft =
       std::make_unique<model::DflashDraft>(std::move(recipe), std::move(weights), rope, system.weights.embedding,
-                                           system.weights.head, static_cast<int32_t>(mask));
+                                           system.weights.head, static_cast<int32_t>(settled.mask_token));
   return {};
 }
 
 Result<DType> draft_kv_dtype(System& system, DType target_kv) {
   const EngineOptions& o = system.options;
-  const std::string asked = o.speculative_draft_attention_backend;
-  STROBE_ASSIGN(const auto backend, engine::resolve_backend({.name = asked,
-                                                             .role = engine::BackendRole::kDraft,
-                                                             .mla = false,
-                                                             .device = {},
-                                                             .page_size = o.page_size,
-                                                             .strict = o.strict_backends}));
-  decide(system, "draft attention", backend.kernel, backend.reason);
+  const auto backend = engine::resolve_backend({.name = o.speculative_draft_attention_backend,
+                                                .role = engine::BackendRole::kDraft,
+                                                .mla = false,
+                                                .device = {},
+                                                .page_size = o.page_size,
+                                                .strict = o.strict_backends});
+  if (!backend.ok()) return blame("--speculative-draft-attention-backend", backend.error());
+  decide(system, "draft attention", backend->kernel, backend->reason);
   spec::DraftKvInputs inputs{.target_kv = target_kv,
                              .model = DType::kBf16,
-                             .backend = std::string(backend.backend.name),
-                             .backend_needs_equal_types = backend.backend.k_type_equals_q_type};
+                             .backend = std::string(backend->backend.name),
+                             .backend_needs_equal_types = backend->backend.k_type_equals_q_type};
   if (o.speculative_draft_kv_cache_dtype != "auto") {
     STROBE_ASSIGN(inputs.flag, parse_dtype(o.speculative_draft_kv_cache_dtype));
   }
@@ -358,28 +329,37 @@ std::string System::decided(const std::string& what) const {
 
 Result<std::unique_ptr<System>> assemble(const EngineOptions& options) {
   engine::Stopwatch watch;
-  auto system = std::make_unique<System>();
-  system->options = options;
-  STROBE_TRY(check_flags(system->options));
-  STROBE_TRY(check_speculative_flags(system->options));
-  STROBE_TRY(set_up_device(*system));
-  STROBE_TRY(load_target(*system));
-  system->rope = model::make_rope_table(system->recipe.rope, system->context_tokens, *system->arena);
-  STROBE_ASSIGN(const DType kv_dtype, target_kv_dtype(*system));
-  STROBE_TRY(choose_target_backends(*system, kv_dtype));
-  const cache::KvGeometry target = model::kv_geometry(system->recipe, stored_as(*system, kv_dtype));
-  if (speculates(*system)) {
-    STROBE_TRY(load_draft(*system));
-    STROBE_ASSIGN(const DType draft_dtype, draft_kv_dtype(*system, kv_dtype));
-    const cache::KvGeometry draft = model::kv_geometry(system->draft->recipe(), stored_as(*system, draft_dtype));
-    STROBE_TRY(make_caches(*system, target, &draft));
-  } else {
-    STROBE_TRY(make_caches(*system, target, nullptr));
+  auto owned = std::make_unique<System>();
+  System& system = *owned;
+  system.options = options;
+  STROBE_TRY(check_options(system.options));
+  set_log_level(parse_log_level(system.options.log_level).value());
+  STROBE_TRY(set_up_device(system));
+  // All that can be refused is refused before weights are read: that may take minutes.
+  Settled settled;
+  STROBE_TRY(read_target(system));
+  STROBE_ASSIGN(settled.target_kv, target_kv_dtype(system));
+  STROBE_TRY(choose_target_backends(system, settled.target_kv));
+  STROBE_TRY(choose_product_kernel(system, "--moe-runner-backend", system.options.moe_runner_backend, "experts"));
+  STROBE_TRY(choose_product_kernel(system, "--fp4-gemm-backend", system.options.fp4_gemm_backend, "NVFP4 products"));
+  if (speculates(system)) {
+    STROBE_TRY(read_draft(system, settled));
+    STROBE_ASSIGN(settled.draft_kv, draft_kv_dtype(system, settled.target_kv));
   }
-  make_stepper(*system);
+
+  STROBE_TRY(load_target(system));
+  const cache::KvGeometry target = model::kv_geometry(system.recipe, stored_as(system, settled.target_kv));
+  if (speculates(system)) {
+    STROBE_TRY(load_draft(system, settled));
+    const cache::KvGeometry draft = model::kv_geometry(system.draft->recipe(), stored_as(system, settled.draft_kv));
+    STROBE_TRY(make_caches(system, target, &draft));
+  } else {
+    STROBE_TRY(make_caches(system, target, nullptr));
+  }
+  make_stepper(system);
   log_info("assembled in {:.0f} ms, weights {:.1f} MiB", watch.lap_ms(),
-           static_cast<double>(system->arena->bytes()) / (1 << 20));
-  return system;
+           static_cast<double>(system.arena->bytes()) / (1 << 20));
+  return owned;
 }
 
 void start_scheduler(System& system) {

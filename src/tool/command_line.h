@@ -1,26 +1,43 @@
-// Registers a visited field list (options.h) with CLI11.
+// The command line: subcommands with visited field lists (options.h). Only command_line.cc knows CLI11, which costs 20
+// s a file to compile.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tool/options.h"
 
+namespace CLI {
+class App;
+}
+
 namespace strobe::tool {
 
-class CommandLine {
+// A visitor that makes each field an option of a subcommand; a bool is a flag. Defaults are the fields' values.
+class OptionAdder {
  public:
-  explicit CommandLine(CLI::App& app) : app_(app) {}
-
-  template <class T>
-  void operator()(const char* names, T& field, const char* help) {
-    app_.add_option(names, field, help)->capture_default_str();
-  }
-  void operator()(const char* names, bool& field, const char* help) { app_.add_flag(names, field, help); }
+  explicit OptionAdder(CLI::App& app) : app_(app) {}
+  void operator()(const char* names, std::string& field, const char* help);
+  void operator()(const char* names, int32_t& field, const char* help);
+  void operator()(const char* names, int64_t& field, const char* help);
+  void operator()(const char* names, double& field, const char* help);
+  void operator()(const char* names, bool& field, const char* help);
 
  private:
   CLI::App& app_;
 };
+
+struct Subcommand {
+  std::string name;
+  std::string help;
+  std::function<void(OptionAdder&)> add_options;
+  std::function<int()> run;  // after parsing; gives the exit code
+};
+
+// Parses and runs. Exit codes: 0 done, 1 the user's mistake, else the subcommand's.
+int run_command_line(int argc, char** argv, const std::vector<Subcommand>& subcommands);
 
 // Fills in the embedded model where no model was named: the target, and with it its draft.
 void default_to_pocket(EngineOptions& options);

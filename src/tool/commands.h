@@ -1,19 +1,17 @@
-// The subcommands of `strobe`. Each adds itself to the command line; its work runs after parsing and gives the exit
-// code: 0 done, 1 the user's mistake, 2 the environment's failure.
+// The subcommands of `strobe`.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "tool/command_line.h"
 
 namespace strobe::tool {
 
-using Command = std::function<int()>;
+[[nodiscard]] Subcommand serve_command();
+[[nodiscard]] Subcommand generate_command();
 
-// Each sets `chosen` when its subcommand was given.
-void add_generate(CLI::App& app, Command& chosen);
-void add_serve(CLI::App& app, Command& chosen);
-
-// Prints "strobe: message" to standard error and gives 1.
-int user_error(const std::string& message);
+// The exit code of a command's work; an Error is printed to standard error as "strobe: message" and gives 1.
+[[nodiscard]] int exit_code(const Result<int>& result);
 
 }  // namespace strobe::tool

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "tool/assembly.h"
-#include "tool/command_line.h"
 #include "tool/commands.h"
 #include "tool/prompts.h"
 #include "tool/text_adapter.h"
@@ -32,6 +31,24 @@ struct GenerateOptions {
   bool ignore_eos = false;
   bool json = false;
   bool quiet = false;
+
+  template <class Visitor>
+  void visit(Visitor&& v) {
+    v("--prompt", prompt, "a text to continue, as it is");
+    v("--chat", chat, "a user's message, put through the chat template");
+    v("--jsonl", jsonl,
+      "a file with one object a line: `messages` (chat) or `prompt` (text); its other fields are passed through");
+    v("--max-new-tokens", max_new_tokens, "longest answer");
+    v("--temperature", temperature, "0: always the most likely token");
+    v("--top-p", top_p, "sample from the likeliest tokens that make up this much");
+    v("--top-k", top_k, "sample from this many likeliest tokens; 0: all");
+    v("--min-p", min_p, "drop tokens below this share of the likeliest");
+    v("--seed", seed, "of the random stream; -1: a new one each time");
+    v("--ignore-eos", ignore_eos, "go on to --max-new-tokens whatever the model says");
+    v("--json", json, "one JSON object an answer: text, ids, counts, times");
+    v("--quiet", quiet, "nothing but answers and errors");
+    engine.visit(v);
+  }
 };
 
 struct Answer {
@@ -197,33 +214,12 @@ Result<int> generate(GenerateOptions o) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Command& chosen) {
+Subcommand generate_command() {
   auto options = std::make_shared<GenerateOptions>();
-  auto* command = app.add_subcommand("generate", "answer prompts from the command line");
-  command->add_option("--prompt", options->prompt, "a text to continue, as it is");
-  command->add_option("--chat", options->chat, "a user's message, put through the chat template");
-  command->add_option(
-      "--jsonl", options->jsonl,
-      "a file with one object a line: `messages` (chat) or `prompt` (text); other fields are passed through");
-  command->add_option("--max-new-tokens", options->max_new_tokens, "longest answer")->capture_default_str();
-  command->add_option("--temperature", options->temperature, "0: the most likely token")->capture_default_str();
-  command->add_option("--top-p", options->top_p, "sample from the likeliest tokens that make up this much")
-      ->capture_default_str();
-  command->add_option("--top-k", options->top_k, "sample from this many likeliest tokens; 0: all")
-      ->capture_default_str();
-  command->add_option("--min-p", options->min_p, "drop tokens below this share of the likeliest")
-      ->capture_default_str();
-  command->add_option("--seed", options->seed, "of the random stream; -1: a new one each time")->capture_default_str();
-  command->add_flag("--ignore-eos", options->ignore_eos, "go on to --max-new-tokens whatever the model says");
-  command->add_flag("--json", options->json, "one JSON object an answer: text, ids, counts, times");
-  command->add_flag("--quiet", options->quiet, "nothing but answers and errors");
-  options->engine.visit(CommandLine(*command));
-  command->callback([options, &chosen] {
-    chosen = [options] {
-      const auto code = generate(*options);
-      return code.ok() ? code.value() : user_error(code.message());
-    };
-  });
+  return {.name = "generate",
+          .help = "answer prompts from the command line",
+          .add_options = [options](OptionAdder& add) { options->visit(add); },
+          .run = [options] { return exit_code(generate(*options)); }};
 }
 
 }  // namespace strobe::tool

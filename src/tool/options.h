@@ -53,7 +53,7 @@ struct EngineOptions {
     v("--model-path,--model", model_path, "folder of the target: config.json, *.safetensors, tokenizer files");
     v("--tokenizer-path", tokenizer_path, "folder of the tokenizer; default: the model's");
     v("--context-length", context_length, "longest prompt and answer in tokens; 0: what the model's config allows");
-    v("--quantization", quantization, "auto | modelopt_fp4: what the weights must be");
+    v("--quantization", quantization, "auto | modelopt_fp4 | unquant: what the weights must be");
     v("--kv-cache-dtype", kv_cache_dtype,
       "auto | bf16 | fp8_e4m3; auto: fp8_e4m3 when the checkpoint says so, else bf16");
     v("--device", device, "auto | cpu");

@@ -12,7 +12,6 @@
 #include "engine/stopwatch.h"
 #include "serve/server.h"
 #include "tool/assembly.h"
-#include "tool/command_line.h"
 #include "tool/commands.h"
 #include "tool/text_adapter.h"
 
@@ -145,16 +144,12 @@ Result<int> serve_model(ServeOptions o) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, Command& chosen) {
+Subcommand serve_command() {
   auto options = std::make_shared<ServeOptions>();
-  auto* command = app.add_subcommand("serve", "serve a model over HTTP (OpenAI's and SGLang's dialects)");
-  options->visit(CommandLine(*command));
-  command->callback([options, &chosen] {
-    chosen = [options] {
-      const auto code = serve_model(*options);
-      return code.ok() ? code.value() : user_error(code.message());
-    };
-  });
+  return {.name = "serve",
+          .help = "serve a model over HTTP (OpenAI's and SGLang's dialects)",
+          .add_options = [options](OptionAdder& add) { options->visit(add); },
+          .run = [options] { return exit_code(serve_model(*options)); }};
 }
 
 }  // namespace strobe::tool
