@@ -1,34 +1,50 @@
 # pypi_source(<name> REQUIREMENTS <file> FOLDER <first folder of the archive> PROBE <path inside it> [KEEP <patterns>] OUT <var>)
-# Brings one source distribution from PyPI, pinned by the sha256 in the requirements file, and unpacks (only the KEEP
-# patterns of) it once into ${PYPI_CACHE}; OUT is the unpacked folder.
+# Brings one source distribution from PyPI, pinned by name, version and sha256 in the requirements file, and unpacks it
+# (only what matches the KEEP patterns) once into ${PYPI_CACHE}, where all build folders share it. OUT is the unpacked folder.
+# pip asks the archive for its metadata before it hands it over: its build backend is fetched and run for that.
 # Offline: -D<name>_ROOT=/path/to/an/unpacked/copy and nothing is fetched.
 set(PYPI_CACHE "${CMAKE_SOURCE_DIR}/build/_pypi" CACHE PATH "where sources from PyPI are unpacked at configure time")
+
+function(pypi_fetch name requirements cache folder keep)
+  file(STRINGS "${requirements}" lines REGEX "^[A-Za-z0-9._-]+==")
+  list(LENGTH lines count)
+  if(NOT count EQUAL 1)
+    message(FATAL_ERROR "${requirements}: one line \"package==version --hash=...\" is expected")
+  endif()
+  string(REGEX REPLACE "==.*" "" package "${lines}")
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  message(STATUS "fetching the source of ${package} from PyPI")
+  file(REMOVE_RECURSE "${cache}")
+  file(MAKE_DIRECTORY "${cache}/download")
+  execute_process(
+    COMMAND "${Python3_EXECUTABLE}" -m pip download --quiet --disable-pip-version-check --no-input --no-deps
+      --no-binary "${package}" --require-hashes --dest "${cache}/download" -r "${requirements}"
+    RESULT_VARIABLE code ERROR_VARIABLE text)
+  if(code)
+    message(FATAL_ERROR "pip could not fetch ${package}: ${text}\n"
+      "Without a network, unpack the source yourself and give -D${name}_ROOT=<its folder>.")
+  endif()
+  file(GLOB archive "${cache}/download/*.tar.gz")
+  file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${cache}/unpacking" PATTERNS ${keep})
+  # Last, so that a folder of this name is whole even when something stops us on the way.
+  file(RENAME "${cache}/unpacking/${folder}" "${cache}/${folder}")
+  file(REMOVE_RECURSE "${cache}/download" "${cache}/unpacking")
+endfunction()
 
 function(pypi_source name)
   cmake_parse_arguments(P "" "REQUIREMENTS;FOLDER;PROBE;OUT" "KEEP" ${ARGN})
   if(DEFINED ${name}_ROOT)
     set(folder "${${name}_ROOT}")
   else()
-    file(SHA256 "${P_REQUIREMENTS}" hash)
+    file(READ "${P_REQUIREMENTS}" pin)
+    string(SHA256 hash "${pin};${P_KEEP}")  # other patterns unpack another folder
     string(SUBSTRING "${hash}" 0 16 hash)
     set(cache "${PYPI_CACHE}/${name}-${hash}")
     set(folder "${cache}/${P_FOLDER}")
-    if(NOT EXISTS "${folder}/${P_PROBE}")
-      find_package(Python3 REQUIRED COMPONENTS Interpreter)
-      message(STATUS "fetching the source of ${name} from PyPI")
-      file(REMOVE_RECURSE "${cache}")
-      file(MAKE_DIRECTORY "${cache}/download")
-      execute_process(
-        COMMAND "${Python3_EXECUTABLE}" -m pip download --quiet --disable-pip-version-check --no-input --no-deps
-          --no-binary :all: --require-hashes --dest "${cache}/download" -r "${P_REQUIREMENTS}"
-        RESULT_VARIABLE code ERROR_VARIABLE text)
-      if(code)
-        message(FATAL_ERROR "pip could not fetch ${name}: ${text}\n"
-          "Without a network, unpack the source yourself and give -D${name}_ROOT=<its folder>.")
-      endif()
-      file(GLOB archive "${cache}/download/*.tar.gz")
-      file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${cache}" PATTERNS ${P_KEEP})
-      file(REMOVE_RECURSE "${cache}/download")
+    file(MAKE_DIRECTORY "${PYPI_CACHE}")
+    file(LOCK "${PYPI_CACHE}/lock" GUARD FUNCTION TIMEOUT 600)  # several build folders may be configured at once
+    if(NOT EXISTS "${folder}")
+      pypi_fetch(${name} "${P_REQUIREMENTS}" "${cache}" "${P_FOLDER}" "${P_KEEP}")
     endif()
   endif()
   if(NOT EXISTS "${folder}/${P_PROBE}")
