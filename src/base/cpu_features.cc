@@ -1,6 +1,8 @@
 #include "base/cpu_features.h"
 
+#include <algorithm>
 #include <fstream>
+#include <initializer_list>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -35,24 +37,28 @@ bool request_tile_permission() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
 }
 
+bool has_bits(unsigned word, std::initializer_list<int> bits) {
+  return std::all_of(bits.begin(), bits.end(), [&](int bit) { return (word >> bit & 1U) != 0; });
+}
+
+// The kernels are compiled for the levels x86-64-v3 and -v4 of the psABI, so every feature of a level must be there.
 CpuIsa detect() {
-  const auto leaf1 = cpuid(1, 0);
-  const bool osxsave = (leaf1.ecx >> 27 & 1) != 0;
-  if (!osxsave) return CpuIsa::kPortable;
+  constexpr uint64_t kYmmStates = 0x6, kZmmStates = 0xe6, kTileStates = 0x60000;
+  const auto leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), extended = cpuid(0x80000001U, 0);
+  const auto v3_leaf1 = {0,  9,  12, 13, 19, 20,
+                         22, 23, 27, 28, 29};  // SSE3 SSSE3 FMA CX16 SSE4.1/2 MOVBE POPCNT OSXSAVE AVX F16C
+  const auto v3_leaf7 = {3, 5, 8};             // BMI1 AVX2 BMI2
+  if (!has_bits(leaf1.ecx, v3_leaf1) || !has_bits(leaf7.ebx, v3_leaf7) ||
+      !has_bits(extended.ecx, {0, 5})) {  // LAHF LZCNT
+    return CpuIsa::kPortable;
+  }
   const uint64_t states = enabled_states();
-  const auto leaf7 = cpuid(7, 0);
-  const bool fma = (leaf1.ecx >> 12 & 1) != 0;
-  const bool f16c = (leaf1.ecx >> 29 & 1) != 0;
-  const bool avx2 = (leaf7.ebx >> 5 & 1) != 0;
-  if (!(fma && f16c && avx2) || (states & 0x6) != 0x6) return CpuIsa::kPortable;
-  const bool avx512 = (leaf7.ebx >> 16 & 1) != 0 && (leaf7.ebx >> 17 & 1) != 0 && (leaf7.ebx >> 30 & 1) != 0 &&
-                      (leaf7.ebx >> 31 & 1) != 0;  // F, DQ, BW, VL
-  if (!avx512 || (states & 0xe6) != 0xe6) return CpuIsa::kAvx2;
-  const bool amx = (leaf7.edx >> 24 & 1) != 0 && (leaf7.edx >> 22 & 1) != 0;  // AMX-TILE, AMX-BF16
-  const bool avx512_bf16 = (cpuid(7, 1).eax >> 5 & 1) != 0;
-  const bool avx512_vbmi = (leaf7.ecx >> 1 & 1) != 0;
-  if (!amx || !avx512_bf16 || !avx512_vbmi || (states >> 17 & 3) != 3 || !request_tile_permission())
-    return CpuIsa::kAvx512;
+  if ((states & kYmmStates) != kYmmStates) return CpuIsa::kPortable;
+  const auto v4_leaf7 = {16, 17, 28, 30, 31};  // AVX512 F DQ CD BW VL
+  if (!has_bits(leaf7.ebx, v4_leaf7) || (states & kZmmStates) != kZmmStates) return CpuIsa::kAvx2;
+  const bool vectors = has_bits(leaf7.ecx, {1}) && has_bits(cpuid(7, 1).eax, {5});  // AVX512 VBMI, BF16
+  const bool tiles = has_bits(leaf7.edx, {22, 24});                                 // AMX-BF16, AMX-TILE
+  if (!vectors || !tiles || (states & kTileStates) != kTileStates || !request_tile_permission()) return CpuIsa::kAvx512;
   return CpuIsa::kAmx;
 }
 #else

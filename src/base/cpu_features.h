@@ -11,8 +11,8 @@ namespace strobe {
 
 // Levels of the CPU kernels, lowest first; a higher one may use everything of the lower ones.
 //   portable  plain C++ for the compiler's baseline
-//   avx2      AVX2, FMA, F16C
-//   avx512    AVX512 F/BW/VL/DQ
+//   avx2      the psABI level x86-64-v3: AVX2, FMA, F16C, BMI
+//   avx512    x86-64-v4: AVX512 F/BW/VL/DQ/CD
 //   amx       avx512, its BF16 and VBMI parts, and AMX-BF16 tiles, with the kernel's permission to use them
 enum class CpuIsa { kPortable, kAvx2, kAvx512, kAmx };
 

@@ -1,5 +1,7 @@
 #include "base/worker_pool.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -60,6 +62,9 @@ void WorkerPool::run_erased(Erased function, void* context) {
 }
 
 void WorkerPool::worker_loop(int worker) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   uint64_t seen = 0;
   for (;;) {
     for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) {

@@ -4,7 +4,9 @@
 // Between calls the threads spin for a short while (a decode step makes about a hundred calls a millisecond apart or
 // less) and then sleep. A call costs about a microsecond; nothing is allocated.
 //
-// Threads: run() must not be called from two threads at once, nor from inside f.
+// Threads: run() must not be called from two threads at once, nor from inside f. f must not throw: an exception that
+// leaves it ends the program. The pool's threads take no signals; these go to the threads that the program made for
+// them.
 #pragma once
 
 #include <atomic>
@@ -30,8 +32,9 @@ class WorkerPool {
   template <class F>
   void run(F&& f) {
     using Function = std::remove_reference_t<F>;
-    run_erased([](void* context, int worker, int workers) { (*static_cast<Function*>(context))(worker, workers); },
-               const_cast<void*>(static_cast<const void*>(&f)));
+    run_erased(
+        [](void* context, int worker, int workers) noexcept { (*static_cast<Function*>(context))(worker, workers); },
+        const_cast<void*>(static_cast<const void*>(&f)));
   }
 
   // Calls f(i) for each i in [0, tasks), dealt out one by one: for tasks of unequal length. The result of a task must
@@ -49,7 +52,7 @@ class WorkerPool {
   }
 
  private:
-  using Erased = void (*)(void* context, int worker, int workers);
+  using Erased = void (*)(void* context, int worker, int workers) noexcept;
   void run_erased(Erased function, void* context);
   void worker_loop(int worker);
 

@@ -30,6 +30,11 @@ int64_t Workspace::capacity_bytes() const {
   return bytes;
 }
 
+Workspace& Workspace::joined() {
+  if (depth_ == 0 && blocks_.size() > 1) reserve(capacity_bytes());
+  return *this;
+}
+
 std::byte* Workspace::take(int64_t bytes) {
   STROBE_CHECK(bytes >= 0 && depth_ > 0, "bytes = {}, depth = {}", bytes, depth_);
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -44,7 +49,7 @@ std::byte* Workspace::take(int64_t bytes) {
 }
 
 WorkspaceFrame::WorkspaceFrame(Workspace& workspace)
-    : workspace_(workspace),
+    : workspace_(workspace.joined()),
       block_(workspace.current_),
       block_used_(block_ < workspace.blocks_.size() ? workspace.blocks_[block_].used : 0),
       taken_bytes_(workspace.taken_bytes_) {
@@ -56,7 +61,7 @@ WorkspaceFrame::~WorkspaceFrame() {
   for (size_t i = block_; i < blocks.size(); ++i) blocks[i].used = i == block_ ? block_used_ : 0;
   workspace_.current_ = block_;
   workspace_.taken_bytes_ = taken_bytes_;
-  if (--workspace_.depth_ == 0 && blocks.size() > 1) workspace_.reserve(workspace_.capacity_bytes());
+  --workspace_.depth_;
 }
 
 Tensor WorkspaceFrame::tensor(DType dtype, Shape shape) {

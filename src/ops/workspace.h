@@ -3,8 +3,8 @@
 //   WorkspaceFrame frame(exec.workspace());
 //   Tensor q = frame.tensor(DType::kF32, {rows, dim});   // 64-byte aligned, contents undefined, gone with the frame
 //
-// The first steps may still add blocks; when a workspace is empty again it joins its blocks into one, so that it
-// settles at the largest step seen. The memory plan reserves that size up front (reserve).
+// The first steps may still add blocks; an empty workspace with several joins them into one before its next use, so
+// that it settles at the largest step seen.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ class Workspace {
     int64_t used = 0;
   };
   std::byte* take(int64_t bytes);
+  // Itself, in one block if it is empty.
+  Workspace& joined();
 
   std::vector<Block> blocks_;
   size_t current_ = 0;  // the block that serves the next request

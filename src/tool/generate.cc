@@ -75,6 +75,16 @@ double decode_tokens_per_second(const schedule::Usage& usage) {
   return ms > 0 && usage.completion_tokens > 1 ? (usage.completion_tokens - 1) * 1000.0 / ms : 0.0;
 }
 
+Answer no_answer(const std::string& why) {
+  Answer answer;
+  answer.finish = {.reason = schedule::FinishReason::kAbort, .message = why};
+  return answer;
+}
+
+Result<std::vector<int32_t>> encode(const serve::TextService& text, const Prompt& prompt) {
+  return prompt.chat() ? text.encode_chat(prompt.messages, nlohmann::json::object()) : text.encode(prompt.text);
+}
+
 // Runs one request to its end; `on_text` sees its text as it comes.
 Answer run_one(schedule::Generator& generator, schedule::GenerateRequest request,
                const std::function<void(const std::string&)>& on_text) {
@@ -89,10 +99,7 @@ Answer run_one(schedule::Generator& generator, schedule::GenerateRequest request
     answer.usage = chunk.usage;
     done.set_value(std::move(answer));
   });
-  if (!submitted.ok()) {
-    answer.finish = {.reason = schedule::FinishReason::kAbort, .message = submitted.message()};
-    return answer;
-  }
+  if (!submitted.ok()) return no_answer(submitted.message());
   return done.get_future().get();
 }
 
@@ -184,20 +191,16 @@ Result<int> generate(GenerateOptions o) {
   std::random_device entropy;
   Totals totals;
   const bool progress = !o.quiet && isatty(STDERR_FILENO) != 0;
+  const auto show = [&](const std::string& piece) {
+    if (o.json) return;
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  };
   for (const Prompt& prompt : prompts) {
-    std::vector<int32_t> ids;
-    if (prompt.chat()) {
-      STROBE_ASSIGN(ids, text->encode_chat(prompt.messages, nlohmann::json::object()));
-    } else {
-      STROBE_ASSIGN(ids, text->encode(prompt.text));
-    }
     const uint64_t seed = o.seed >= 0 ? static_cast<uint64_t>(o.seed) : uint64_t{entropy()} << 32 | entropy();
-    const Answer answer =
-        run_one(*system->scheduler, to_request(o, std::move(ids), seed), [&](const std::string& piece) {
-          if (o.json) return;
-          std::fwrite(piece.data(), 1, piece.size(), stdout);
-          std::fflush(stdout);
-        });
+    auto ids = encode(*text, prompt);
+    const Answer answer = ids.ok() ? run_one(*system->scheduler, to_request(o, std::move(ids).value(), seed), show)
+                                   : no_answer(ids.message());
     totals.add(answer);
     if (o.json) {
       fmt::print("{}\n", to_json(prompt, answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -205,7 +208,8 @@ Result<int> generate(GenerateOptions o) {
     } else {
       fmt::print("\n");
     }
-    if (answer.finish.reason == schedule::FinishReason::kAbort) log_error("no answer: {}", answer.finish.message);
+    if (answer.finish.reason == schedule::FinishReason::kAbort)
+      log_error("{}{}no answer: {}", prompt.where, prompt.where.empty() ? "" : ": ", answer.finish.message);
     if (progress) fmt::print(stderr, "\r\033[K{}{}", totals.line(prompts.size()), o.json ? "" : "\n");
   }
   if (!o.quiet) fmt::print(stderr, "{}{}\n", progress ? "\r\033[K" : "", totals.line(prompts.size()));

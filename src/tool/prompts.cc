@@ -2,15 +2,18 @@
 
 #include <fstream>
 
+#include "base/json_fields.h"
+
 namespace strobe::tool {
 namespace {
 
 Result<Prompt> parse_line(const std::string& line, const std::string& where) {
-  nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-  if (object.is_discarded() || !object.is_object()) return error("{}: not a JSON object", where);
+  STROBE_ASSIGN(nlohmann::json object, parse_json(line, where));
+  if (!object.is_object()) return error("{}: {} where a JSON object is needed", where, object.type_name());
   const bool chat = object.contains("messages"), text = object.contains("prompt");
   if (chat == text) return error("{}: needs exactly one of `messages` (chat) and `prompt` (text)", where);
   Prompt prompt;
+  prompt.where = where;
   if (text) {
     if (!object["prompt"].is_string())
       return error("{}: `prompt` is {}; a string is needed", where, object["prompt"].type_name());

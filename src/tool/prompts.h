@@ -13,6 +13,7 @@ struct Prompt {
   // A text as it is, or a conversation (an array of {"role", "content"}) for the chat template.
   std::string text;
   nlohmann::json messages;
+  std::string where;  // "file:line", or empty
   // The fields of its line that are neither; they come back with the answer.
   nlohmann::json passed = nlohmann::json::object();
 

@@ -107,18 +107,18 @@ void say_what_next(const ServeOptions& o, const std::string& name, uint16_t port
 Result<int> serve_model(ServeOptions o) {
   if (o.port < 0 || o.port > 65535) return error("--port {}: accepted: 0 to 65535", o.port);
   if (o.drain_seconds < 0) return error("--drain-seconds {}: accepted: 0 and more", o.drain_seconds);
-  // Signals are taken by sigwait below, in this thread alone; blocked before any other thread starts.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-
   engine::Stopwatch watch;
   default_to_pocket(o.engine);
   STROBE_ASSIGN(auto system, assemble(o.engine));
   const auto text = make_text_service(*system->tokenizer,
                                       o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path);
+  // From here on signals are taken by sigwait, in this thread alone: they are blocked before the threads that serve
+  // start. Until here, and while running requests are being let go below, a signal ends the program at once.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   start_scheduler(*system);
   serve::ServerInfo info = server_info(o, *system);
   const std::string name = info.model_name;
@@ -138,6 +138,7 @@ Result<int> serve_model(ServeOptions o) {
   int signal = 0;
   sigwait(&signals, &signal);
   log_info("shutting down; running requests have {} s", o.drain_seconds);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   server.stop(std::chrono::seconds(o.drain_seconds));
   return 0;
 }
