@@ -175,6 +175,8 @@ struct AttentionRequest {
 // latent).
 inline constexpr int64_t kMaxAttentionKeyDim = 640;
 inline constexpr int64_t kMaxAttentionValueDim = 512;
+// The most experts that Route takes.
+inline constexpr int64_t kMaxExperts = 1024;
 
 // Absorbed multi-head latent attention over a paged store of [latent | rope] rows, shared by all heads:
 //   score(r, h, p) = scale * dot(q[r, h, :], row_p)      over latent + rope numbers

@@ -27,6 +27,28 @@ RoutedRecipe routed_recipe(const MoeConfig& moe) {
                      .scale = static_cast<float>(moe.routed_scaling_factor)}};
 }
 
+// What the kernels are built for (kernel/args.h); beyond it a model is refused before anything is loaded.
+Result<void> check_kernel_limits(const Recipe& recipe, const char* file) {
+  for (const LayerRecipe& layer : recipe.layers) {
+    int64_t key = 0, value = 0;
+    if (const auto* mla = std::get_if<MlaRecipe>(&layer.attention)) {
+      key = mla->latent + mla->rope;
+      value = mla->latent;
+    } else {
+      key = value = std::get<GqaRecipe>(layer.attention).head_dim;
+    }
+    if (key > kernel::kMaxAttentionKeyDim || value > kernel::kMaxAttentionValueDim) {
+      return error("{}: attention keys of {} and values of {} numbers; accepted: up to {} and {}", file, key, value,
+                   kernel::kMaxAttentionKeyDim, kernel::kMaxAttentionValueDim);
+    }
+    const auto* routed = std::get_if<RoutedRecipe>(&layer.ffn);
+    if (routed != nullptr && routed->experts > kernel::kMaxExperts) {
+      return error("{}: n_routed_experts {}; accepted: up to {}", file, routed->experts, kernel::kMaxExperts);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Recipe> target_recipe(const ModelConfig& config) {
@@ -61,6 +83,7 @@ Result<Recipe> target_recipe(const ModelConfig& config) {
     }
     recipe.layers.push_back(layer);
   }
+  STROBE_TRY(check_kernel_limits(recipe, "config.json"));
   return recipe;
 }
 
@@ -89,6 +112,7 @@ Result<Recipe> draft_recipe(const DraftConfig& config, const ModelConfig& target
     layer.ffn = DenseRecipe{.inter = config.intermediate_size};
     recipe.layers.push_back(layer);
   }
+  STROBE_TRY(check_kernel_limits(recipe, "draft config.json"));
   return recipe;
 }
 

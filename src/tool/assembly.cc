@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/cpu_features.h"
@@ -94,9 +95,14 @@ Result<void> read_target(System& system) {
                  config.max_positions);
   }
   system.context_tokens = o.context_length > 0 ? o.context_length : config.max_positions;
+  if (system.context_tokens < 2) {
+    return error("{}/config.json: max_position_embeddings {}: a prompt and an answer need at least 2 positions",
+                 o.model_path, config.max_positions);
+  }
   STROBE_ASSIGN(system.tokenizer, Tokenizer::load(o.tokenizer_path.empty() ? o.model_path : o.tokenizer_path));
   if (system.tokenizer->vocab_size() > config.vocab_size) {
-    return error("{}: the tokenizer has {} tokens, the model {}", o.model_path, system.tokenizer->vocab_size(),
+    return error("{}: the tokenizer has {} tokens, the model {}",
+                 o.tokenizer_path.empty() ? o.model_path : o.tokenizer_path, system.tokenizer->vocab_size(),
                  config.vocab_size);
   }
   STROBE_ASSIGN(system.recipe, model::target_recipe(config));
@@ -220,6 +226,9 @@ Result<void> read_draft(System& system, Settled& settled) {
                                     },
                                     .tokenizer_size = system.tokenizer->vocab_size()}));
   STROBE_ASSIGN(settled.draft_recipe, model::draft_recipe(draft, system.config));
+  decide(system, "mask token", std::to_string(settled.mask_token),
+         draft.mask_token_id ? "the draft's mask_token_id"
+                             : "by the name of the draft's mask_token, or the first free id");
   decide(system, "draft rope amplitude", fmt::format("{:.5f}", draft.rope_amplitude),
          draft_options.rope_amplitude ? "as --speculative-draft-rope-amplitude says" : "by the Hugging Face rule");
   return {};
@@ -264,10 +273,14 @@ Result<DType> draft_kv_dtype(System& system, DType target_kv) {
 
 // ---- caches ----
 
-int64_t available_memory_bytes() {
+// The machine's memory, or what the control group of a container allows of it.
+int64_t memory_limit_bytes() {
   struct sysinfo info {};
   sysinfo(&info);
-  return static_cast<int64_t>(info.totalram) * info.mem_unit;
+  const auto machine = static_cast<int64_t>(info.totalram) * info.mem_unit;
+  int64_t group = 0;
+  std::ifstream limit("/sys/fs/cgroup/memory.max");  // "max" when there is none, which is no number
+  return limit >> group && group > 0 ? std::min(machine, group) : machine;
 }
 
 Result<void> make_caches(System& system, const cache::KvGeometry& target, const cache::KvGeometry* draft) {
@@ -276,25 +289,36 @@ Result<void> make_caches(System& system, const cache::KvGeometry& target, const 
   if (o.max_running_requests == 0)
     o.max_running_requests = speculates(system) ? kDefaultRunningDflash : kDefaultRunningPlain;
   int64_t tokens = o.max_total_tokens;
+  std::string reason = "as --max-total-tokens says";
   if (tokens == 0) {
-    const auto budget = static_cast<int64_t>(static_cast<double>(available_memory_bytes()) * o.mem_fraction_static) -
-                        system.arena->bytes();
-    tokens = std::min({budget / token_bytes, o.max_running_requests * system.context_tokens, kLargestDefaultTokens});
+    const auto share = static_cast<int64_t>(static_cast<double>(memory_limit_bytes()) * o.mem_fraction_static);
+    const int64_t fits = (share - system.arena->bytes()) / token_bytes;
+    const int64_t useful = std::min(o.max_running_requests * system.context_tokens, kLargestDefaultTokens);
+    tokens = std::min(fits, useful);
+    reason = fits < useful ? fmt::format("--mem-fraction-static {} of {} bytes, less the weights",
+                                         o.mem_fraction_static, memory_limit_bytes())
+                           : "enough for every running request's whole context, at most 1 Mi";
   }
   const int64_t pages = tokens / o.page_size;
   if (pages < 1) {
     return error(
-        "the KV caches need {} bytes a page of {} tokens; --mem-fraction-static {} or --max-total-tokens {} leaves "
-        "room for none",
-        token_bytes * o.page_size, o.page_size, o.mem_fraction_static, o.max_total_tokens);
+        "--mem-fraction-static {}: of {} bytes it leaves no room for a page of {} tokens ({} bytes) beside {} bytes of "
+        "weights",
+        o.mem_fraction_static, memory_limit_bytes(), o.page_size, token_bytes * o.page_size, system.arena->bytes());
   }
   o.max_total_tokens = pages * o.page_size;
   const auto all_pages = static_cast<int32_t>(pages) + 1;  // page 0 takes padding
   system.pages = std::make_unique<cache::PagePool>(all_pages, o.page_size);
   system.target_store = std::make_unique<cache::KvStore>(target, all_pages, o.page_size, system.weights.kv_scales);
   if (draft != nullptr) system.draft_store = std::make_unique<cache::KvStore>(*draft, all_pages, o.page_size);
-  log_info("caches: {} tokens in pages of {}; target {} bytes a token, draft {}", o.max_total_tokens, o.page_size,
-           target.bytes_per_token(), draft != nullptr ? draft->bytes_per_token() : 0);
+  decide(system, "cache tokens",
+         fmt::format("{} in pages of {}; target {} bytes a token, draft {}", o.max_total_tokens, o.page_size,
+                     target.bytes_per_token(), draft != nullptr ? draft->bytes_per_token() : 0),
+         reason);
+  if (system.context_tokens > o.max_total_tokens) {
+    system.context_tokens = o.max_total_tokens;
+    decide(system, "context", std::to_string(system.context_tokens), "the caches hold no more");
+  }
   return {};
 }
 

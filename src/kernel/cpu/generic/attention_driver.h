@@ -19,8 +19,8 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 inline constexpr int64_t kSplit = 256;
-inline constexpr int64_t kMaxKeyDim = 640;
-inline constexpr int64_t kMaxValueDim = 512;
+inline constexpr int64_t kMaxKeyDim = kMaxAttentionKeyDim;
+inline constexpr int64_t kMaxValueDim = kMaxAttentionValueDim;
 
 struct Attention {
   Rows q;

@@ -7,7 +7,6 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kMaxExperts = 1024;
 
 // One row's scores and choices, and which experts are closed (chosen already, or of a rejected group).
 struct Choices {
