@@ -32,13 +32,12 @@ uint8_t tile_scale(uint8_t e4m3) {
 void pack_nvfp4_row(const uint8_t* codes, uint8_t scale, int64_t lane, uint8_t* group) {
   if ((scale & 0x7fU) == 0) return;
   group[lane] = tile_scale(scale);
-  const uint32_t turn = scale >> 7U;
+  const uint32_t turn = (scale & 0x80U) >> 4U;
   for (uint32_t half = 0; half < 2; ++half) {
     uint32_t word = 0;
     for (uint32_t column = 0; column < 8; ++column) {
       const uint32_t code = codes[half * 4 + column / 2] >> (4 * (column % 2)) & 15U;  // low nibble = even column
-      const uint32_t place = 4 * (column / 2) + 16 * (column % 2);
-      word |= (code & 7U) << place | ((code >> 3U) ^ turn) << ((place + 15) % 32);
+      word |= (code ^ turn) << (4 * (column / 2) + 16 * (column % 2));
     }
     std::memcpy(group + kTileRows + half * 64 + lane * 4, &word, sizeof word);
   }

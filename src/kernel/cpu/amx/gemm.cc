@@ -69,20 +69,24 @@ class TileGemm {
   void copy_x_row(const Block& block, int64_t row);
   Operand prepare_weights(const Block& block, bool wide);
   void copy_tail(const Block& block, int64_t tile);
-  void expand_step(int64_t tile, int64_t column, int64_t columns, std::byte* to) const;
 
   void narrow_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
   void narrow_one(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
-  void narrow_expanding(const Block& block, const Operand& x, int64_t tile, int64_t tiles);
+  template <int kTiles>
+  void narrow_expanding(const Block& block, const Operand& x, int64_t tile);
   void wide_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
   template <int kRegister>
   void load_sums(const Block& block, int64_t row_tile, int64_t tile);
+  template <int kRegister>
+  void store_sums(const Block& block, int64_t row_tile, int64_t tile);
+  bool writes_directly(int64_t tile) const;
   void write(int64_t row_tile, int64_t tile, int64_t tiles);
 
   Scratch& scratch_;
   Nvfp4Expander expander_;
   GemmUnit unit_;
   const GemmProblem* problem_ = nullptr;
+  float factor_ = 1;  // of the sums
   TileRows rows_;
   // Which rows and columns of which problem scratch_.x holds.
   const GemmProblem* copied_problem_ = nullptr;
@@ -105,20 +109,44 @@ const std::byte* TileGemm::packed_tile(int64_t tile, int64_t column) const {
   return data + (tile * divide_up(in, 2) + column / 2) * 64;
 }
 
+// 32 bf16 numbers times kNvfp4XScale: 80 more in the exponent. Zeros and subnormals become 0 (the tile unit takes these
+// for 0 anyway), what grows too large becomes infinite, NaN stays.
+[[gnu::always_inline]] inline __m512i scale_bf16(__m512i x) {
+  constexpr int16_t kInfinity = 0x7f80;
+  const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+  const __mmask32 normal = _mm512_cmpge_epu16_mask(magnitude, _mm512_set1_epi16(0x80));
+  const __mmask32 nan = _mm512_cmpgt_epu16_mask(magnitude, _mm512_set1_epi16(kInfinity));
+  const __m512i grown = _mm512_add_epi16(magnitude, _mm512_set1_epi16(80 << 7));
+  const __m512i bounded = _mm512_maskz_min_epu16(normal, grown, _mm512_set1_epi16(kInfinity));
+  const __m512i result = _mm512_mask_mov_epi16(bounded, nan, magnitude);
+  constexpr int kAOrBAndC = 0xf8;
+  return _mm512_ternarylogic_epi32(result, x, _mm512_set1_epi16(static_cast<int16_t>(0x8000)), kAOrBAndC);
+}
+
 void TileGemm::copy_x_row(const Block& block, int64_t row) {
   const int64_t index = unit_.row_begin + row;
   const int64_t source = problem_->x_rows == nullptr ? index : problem_->x_rows[index];
   std::byte* to = scratch_.x[row / 16][0] + row % 16 * kTileStride;
+  if (problem_->x.dtype == DType::kBf16 && block.columns % kStepColumns == 0) {
+    const Bf16* from = row_bf16(problem_->x, source) + block.begin;
+    for (int64_t step = 0; step < block.steps; ++step, from += kStepColumns, to += kTileBytes) {
+      const __m512i x = _mm512_loadu_si512(from);
+      _mm512_store_si512(to, is_nvfp4() ? scale_bf16(x) : x);
+    }
+    return;
+  }
   for (int64_t c = 0; c < block.steps * kStepColumns; c += kLanes) {
     const int64_t count = greater(0, smaller(kLanes, block.columns - c));
-    const F32x16 values = get(problem_->x, source, block.begin + c, count);
+    F32x16 values = get(problem_->x, source, block.begin + c, count);
+    if (is_nvfp4()) values = values * splat(kNvfp4XScale);
     store(reinterpret_cast<Bf16*>(to + c / kStepColumns * kTileBytes + c % kStepColumns * 2), values);
   }
 }
 
 Operand TileGemm::prepare_x(const Block& block) {
   const Rows& x = problem_->x;
-  if (x.dtype == DType::kBf16 && problem_->x_rows == nullptr && block.columns % kStepColumns == 0) {
+  const bool as_it_is = x.dtype == DType::kBf16 && problem_->x_rows == nullptr && !is_nvfp4();
+  if (as_it_is && block.columns % kStepColumns == 0) {
     return {.data = reinterpret_cast<const std::byte*>(row_bf16(x, unit_.row_begin) + block.begin),
             .tile = x.stride * 16 * 2,
             .step = kStepColumns * 2,
@@ -133,12 +161,12 @@ Operand TileGemm::prepare_x(const Block& block) {
   return {.data = scratch_.x[0][0], .tile = kBlockSteps * kTileBytes, .step = kTileBytes, .row = kTileStride};
 }
 
-// One step of one tile: up to 32 columns, the rest zeros.
-void TileGemm::expand_step(int64_t tile, int64_t column, int64_t columns, std::byte* to) const {
-  const std::byte* group = packed_tile(tile, column);
-  expander_.expand_group(group, to);
+// One step of one tile from its packed groups: up to 32 columns, the rest zeros.
+[[gnu::always_inline]] inline void expand_step(const Nvfp4Expander& expander, const std::byte* groups, int64_t columns,
+                                               std::byte* to) {
+  expander.expand_group(groups, to);
   if (columns > kNvfp4Group) {
-    expander_.expand_group(group + kNvfp4GroupBytes, to + kTileBytes / 2);
+    expander.expand_group(groups + kNvfp4GroupBytes, to + kTileBytes / 2);
   } else {
     __builtin_memset(to + kTileBytes / 2, 0, kTileBytes / 2);
   }
@@ -164,9 +192,9 @@ Operand TileGemm::prepare_weights(const Block& block, bool wide) {
     if (!is_nvfp4()) {
       copy_tail(block, tile);
     } else if (wide) {
-      for (int64_t step = 0; step < block.steps; ++step) {
-        const int64_t column = step * kStepColumns;
-        expand_step(tile, block.begin + column, block.columns - column, scratch_.weights[tile][step]);
+      const std::byte* groups = packed_tile(tile, block.begin);
+      for (int64_t step = 0; step < block.steps; ++step, groups += 2 * kNvfp4GroupBytes) {
+        expand_step(expander_, groups, block.columns - step * kStepColumns, scratch_.weights[tile][step]);
       }
     }
   }
@@ -195,8 +223,8 @@ void TileGemm::narrow_pair(const Block& block, const Operand& x, const Operand& 
     tile_load<7>(w1, kTileStride);
     tile_multiply<1, 4, 7>();
   }
-  tile_store<0>(scratch_.sums[row_tile][tile][0], kTileStride);
-  tile_store<1>(scratch_.sums[row_tile][tile + 1][0], kTileStride);
+  store_sums<0>(block, row_tile, tile);
+  store_sums<1>(block, row_tile, tile + 1);
 }
 
 void TileGemm::narrow_one(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile) {
@@ -208,39 +236,45 @@ void TileGemm::narrow_one(const Block& block, const Operand& x, const Operand& w
     tile_load<6>(w0, kTileStride);
     tile_multiply<0, 4, 6>();
   }
-  tile_store<0>(scratch_.sums[row_tile][tile][0], kTileStride);
+  store_sums<0>(block, row_tile, tile);
 }
 
-// One row tile and one or two NVFP4 tiles (with one, the second pair of registers repeats the first and is not used). A
-// step is expanded one ahead of its multiplication, so that its stores have left for L1 when the tile unit loads them.
-void TileGemm::narrow_expanding(const Block& block, const Operand& x, int64_t tile, int64_t tiles) {
+// One row tile and one or two NVFP4 tiles. Steps are expanded two ahead of their multiplication, so that their stores
+// have left for L1 when the tile unit loads them. The two tiles of a step lie side by side: stores 4 KiB apart from a
+// load would hold it up.
+template <int kTiles>
+void TileGemm::narrow_expanding(const Block& block, const Operand& x, int64_t tile) {
   constexpr int64_t kRing = 4;
-  std::byte* ring0 = scratch_.weights[0][0];
-  std::byte* ring1 = ring0 + kRing * kTileBytes;
-  const int64_t second = tile + tiles - 1;
+  constexpr int64_t kAhead = 2;
+  const Nvfp4Expander expander = expander_;
+  std::byte* ring = scratch_.weights[0][0];
+  const std::byte* groups0 = packed_tile(tile, block.begin);
+  const std::byte* groups1 = packed_tile(tile + kTiles - 1, block.begin);
   const std::byte* xs = x.data;
   load_sums<0>(block, 0, tile);
-  load_sums<1>(block, 0, second);
-  for (int64_t s = 0; s <= block.steps; ++s) {
+  if constexpr (kTiles == 2) load_sums<1>(block, 0, tile + 1);
+  for (int64_t s = 0; s < block.steps + kAhead; ++s) {
     if (s < block.steps) {
-      const int64_t column = s * kStepColumns;
-      std::byte* to = ring0 + s % kRing * kTileBytes;
-      expand_step(tile, block.begin + column, block.columns - column, to);
-      if (tiles == 2) expand_step(second, block.begin + column, block.columns - column, to + (ring1 - ring0));
+      std::byte* to = ring + s % kRing * 2 * kTileBytes;
+      const int64_t left = block.columns - s * kStepColumns;
+      expand_step(expander, groups0, left, to);
+      if constexpr (kTiles == 2) expand_step(expander, groups1, left, to + kTileBytes);
+      groups0 += 2 * kNvfp4GroupBytes;
+      groups1 += 2 * kNvfp4GroupBytes;
     }
-    if (s == 0) continue;
-    const int64_t slot = (s - 1) % kRing * kTileBytes;
+    if (s < kAhead) continue;
+    const std::byte* slot = ring + (s - kAhead) % kRing * 2 * kTileBytes;
     tile_load<4>(xs, x.row);
-    tile_load<6>(ring0 + slot, kTileStride);
+    tile_load<6>(slot, kTileStride);
     tile_multiply<0, 4, 6>();
-    if (tiles == 2) {
-      tile_load<7>(ring1 + slot, kTileStride);
+    if constexpr (kTiles == 2) {
+      tile_load<7>(slot + kTileBytes, kTileStride);
       tile_multiply<1, 4, 7>();
     }
     xs += x.step;
   }
-  tile_store<0>(scratch_.sums[0][tile][0], kTileStride);
-  if (tiles == 2) tile_store<1>(scratch_.sums[0][second][0], kTileStride);
+  store_sums<0>(block, 0, tile);
+  if constexpr (kTiles == 2) store_sums<1>(block, 0, tile + 1);
 }
 
 void TileGemm::wide_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile) {
@@ -262,17 +296,57 @@ void TileGemm::wide_pair(const Block& block, const Operand& x, const Operand& w,
     tile_multiply<2, 5, 6>();
     tile_multiply<3, 5, 7>();
   }
-  tile_store<0>(scratch_.sums[row_tile][tile][0], kTileStride);
-  tile_store<1>(scratch_.sums[row_tile][tile + 1][0], kTileStride);
-  tile_store<2>(scratch_.sums[row_tile + 1][tile][0], kTileStride);
-  tile_store<3>(scratch_.sums[row_tile + 1][tile + 1][0], kTileStride);
+  store_sums<0>(block, row_tile, tile);
+  store_sums<1>(block, row_tile, tile + 1);
+  store_sums<2>(block, row_tile + 1, tile);
+  store_sums<3>(block, row_tile + 1, tile + 1);
+}
+
+// Whether the tile unit may store sums where they belong: nothing remains to be done to them.
+bool TileGemm::writes_directly(int64_t tile) const {
+  const GemmProblem& p = *problem_;
+  return p.y.dtype == DType::kF32 && !p.accumulate && factor_ == 1.0F &&
+         (unit_.tile_begin + tile + 1) * kTileRows <= p.weight.out;
+}
+
+template <int kRegister>
+[[gnu::always_inline]] inline void TileGemm::store_sums(const Block& block, int64_t row_tile, int64_t tile) {
+  if (block.last && writes_directly(tile)) {
+    const int64_t row = unit_.row_begin + row_tile * 16;
+    const float* y = row_f32(problem_->y, row) + (unit_.tile_begin + tile) * kTileRows;
+    tile_store<kRegister>(const_cast<float*>(y), problem_->y.stride * 4);
+  } else {
+    tile_store<kRegister>(scratch_.sums[row_tile][tile][0], kTileStride);
+  }
+}
+
+// The rows of a whole tile; T is the type of y.
+template <bool kAccumulate, class T>
+[[gnu::always_inline]] inline void write_rows(const float (&sums)[16][16], int64_t rows, float factor, T* y,
+                                              int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r, y += stride) {
+    F32x16 value = load(sums[r]) * splat(factor);
+    if constexpr (kAccumulate) value = load(y) + value;
+    store(y, value);
+  }
 }
 
 void TileGemm::write(int64_t row_tile, int64_t tile, int64_t tiles) {
+  const GemmProblem& p = *problem_;
   const int64_t row = unit_.row_begin + row_tile * 16;
+  const int64_t rows = rows_of_tile(row_tile);
   for (int64_t t = tile; t < tile + tiles; ++t) {
-    for (int64_t r = 0; r < rows_of_tile(row_tile); ++r) {
-      write_sum(*problem_, row + r, unit_.tile_begin + t, load(scratch_.sums[row_tile][t][r]));
+    const int64_t column = (unit_.tile_begin + t) * kTileRows;
+    const auto& sums = scratch_.sums[row_tile][t];
+    if (writes_directly(t)) continue;
+    if (column + kTileRows > p.weight.out) {
+      for (int64_t r = 0; r < rows; ++r) write_sum(p, factor_, row + r, unit_.tile_begin + t, load(sums[r]));
+    } else if (p.y.dtype == DType::kBf16) {
+      write_rows<false>(sums, rows, factor_, const_cast<Bf16*>(row_bf16(p.y, row)) + column, p.y.stride);
+    } else if (p.accumulate) {
+      write_rows<true>(sums, rows, factor_, const_cast<float*>(row_f32(p.y, row)) + column, p.y.stride);
+    } else {
+      write_rows<false>(sums, rows, factor_, const_cast<float*>(row_f32(p.y, row)) + column, p.y.stride);
     }
   }
 }
@@ -280,6 +354,7 @@ void TileGemm::write(int64_t row_tile, int64_t tile, int64_t tiles) {
 void TileGemm::operator()(const GemmUnit& unit) {
   unit_ = unit;
   problem_ = unit.problem;
+  factor_ = problem_->weight.global_scale * (is_nvfp4() ? kNvfp4SumScale : 1.0F);
   const int64_t in = problem_->weight.in;
   const int64_t row_tiles = divide_up(unit.row_end - unit.row_begin, 16);
   const int64_t tiles = unit.tile_end - unit.tile_begin;
@@ -313,7 +388,7 @@ void TileGemm::operator()(const GemmUnit& unit) {
     for (int64_t tile = 0; tile < tiles; tile += 2) {
       const int64_t some = smaller(2, tiles - tile);
       if (is_nvfp4() && row_tiles == 1) {
-        narrow_expanding(block, x, tile, some);
+        some == 2 ? narrow_expanding<2>(block, x, tile) : narrow_expanding<1>(block, x, tile);
       } else if (some == 2) {
         narrow_pair(block, x, w, row_tile, tile);
       } else {

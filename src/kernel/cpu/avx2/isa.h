@@ -15,10 +15,10 @@ using NativeU32 [[gnu::vector_size(32)]] = uint32_t;
   return (NativeF32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
 
-// Entry codes[lane] & 7 of the magnitudes of 4-bit floats (vpermps reads 3 bits).
-[[gnu::always_inline]] static inline NativeF32 native_e2m1_magnitude(NativeU32 codes) {
+// Entry codes[lane] & 15 of the 4-bit floats: the magnitude from a table of 8 (vpermps reads 3 bits), then the sign.
+[[gnu::always_inline]] static inline NativeF32 native_e2m1(NativeU32 codes) {
   const __m256 magnitudes = _mm256_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F);
-  return (NativeF32)_mm256_permutevar8x32_ps(magnitudes, (__m256i)codes);
+  return (NativeF32)((NativeU32)_mm256_permutevar8x32_ps(magnitudes, (__m256i)codes) | (codes & 8U) << 28);
 }
 
 // Rows x tiles that a product keeps in registers at once (2 registers a tile's worth of sums).

@@ -55,11 +55,9 @@ struct Nvfp4Tiles {
         for (int t = 0; t < kTiles; ++t) {
           U32x16 codes = load_u32(w + t * tile_stride + kTileRows + half * 64);
           const float* xs = x + c + half * 8;
-          for (int pair = 0; pair < 4; ++pair, codes = rotate_right(codes, 4)) {
-            const U32x16 even_sign = (codes << 16) & splat_u32(0x80000000U);
-            const U32x16 odd_sign = codes & splat_u32(0x80000000U);
-            const F32x16 even = from_bits(bits_of(e2m1_magnitudes(codes) * scale[t]) | even_sign);
-            const F32x16 odd = from_bits(bits_of(e2m1_magnitudes(codes >> 16) * scale[t]) | odd_sign);
+          for (int pair = 0; pair < 4; ++pair, codes = codes >> 4) {
+            const F32x16 even = e2m1_values(codes) * scale[t];
+            const F32x16 odd = e2m1_values(codes >> 16) * scale[t];
             for (int r = 0; r < kRows; ++r) {
               F32x16& sum = sums[t * kRows + r];
               sum = fma(even, splat(xs[r * kBlockColumns + 2 * pair]), sum);
@@ -105,7 +103,7 @@ void multiply_rows(const GemmUnit& unit, int64_t row) {
       Tiles::template multiply<kRows, kSome>(w, tile_stride, x, columns, sums);
       for (int i = 0; i < kSome * kRows; ++i) {
         if (last) {
-          write_sum(p, row + i % kRows, tile + i / kRows, sums[i]);
+          write_sum(p, p.weight.global_scale, row + i % kRows, tile + i / kRows, sums[i]);
         } else {
           wait[i] = sums[i];
         }

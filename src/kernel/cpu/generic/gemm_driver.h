@@ -38,11 +38,12 @@ static inline GemmUnit unit_at(const GemmProblem& p, int64_t index) {
           .tile_end = smaller(tile + kTilesPerUnit, tiles_of(p))};
 }
 
-// Sixteen outputs of one row, from their sums.
-[[gnu::always_inline]] static inline void write_sum(const GemmProblem& p, int64_t row, int64_t tile, F32x16 sum) {
+// Sixteen outputs of one row: their sums times `factor`.
+[[gnu::always_inline]] static inline void write_sum(const GemmProblem& p, float factor, int64_t row, int64_t tile,
+                                                    F32x16 sum) {
   const int64_t column = tile * kTileRows;
   const int64_t count = smaller(kTileRows, p.weight.out - column);
-  F32x16 y = sum * splat(p.weight.global_scale);
+  F32x16 y = sum * splat(factor);
   if (p.accumulate) y = get(p.y, row, column, count) + y;
   set(p.y, row, column, count, y);
 }

@@ -7,7 +7,6 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
-
 // One row's scores and choices, and which experts are closed (chosen already, or of a rejected group).
 struct Choices {
   bool closed[kMaxExperts];

@@ -97,12 +97,6 @@ struct F32x16 {
   return a;
 }
 
-// Bits leave on the right and come back on the left.
-[[gnu::always_inline]] static inline U32x16 rotate_right(U32x16 a, int bits) {
-  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] >> bits | a.part[i] << (32 - bits);
-  return a;
-}
-
 [[gnu::always_inline]] static inline U32x16 bits_of(F32x16 a) {
   U32x16 r;
   for (int i = 0; i < kParts; ++i) r.part[i] = (NativeU32)a.part[i];
@@ -253,10 +247,10 @@ template <class T>
   for (int64_t i = 0; i < count; ++i) p[i] = all[i];
 }
 
-// Magnitudes of 4-bit floats, one in the low 3 bits of each lane (the other bits are ignored).
-[[gnu::always_inline]] static inline F32x16 e2m1_magnitudes(U32x16 codes) {
+// 4-bit floats, one in the low 4 bits of each lane (the other bits are ignored).
+[[gnu::always_inline]] static inline F32x16 e2m1_values(U32x16 codes) {
   F32x16 r;
-  for (int i = 0; i < kParts; ++i) r.part[i] = native_e2m1_magnitude(codes.part[i]);
+  for (int i = 0; i < kParts; ++i) r.part[i] = native_e2m1(codes.part[i]);
   return r;
 }
 // e4m3 codes as f32, exact. Exponent 0 means m / 8 * 2^-6, which is 2 (1 + m / 8) 2^-7 - 2^-6; doing it in this way

@@ -12,15 +12,15 @@ using NativeF32 [[gnu::vector_size(16)]] = float;
   return a * b + c;
 }
 
-// Entry codes[lane] & 7 of the magnitudes of 4-bit floats {0, .5, 1, 1.5, 2, 3, 4, 6}, by arithmetic: there is no table
-// lookup in the baseline. Exponent 0 means m / 2, which is 2 (1 + m / 2) / 2 - 1.
+// Entry codes[lane] & 15 of the 4-bit floats {0, .5, 1, 1.5, 2, 3, 4, 6, -0, -.5, ...}, by arithmetic: there is no
+// table lookup in the baseline. Exponent 0 means m / 2, which is 2 (1 + m / 2) / 2 - 1.
 using NativeU32 [[gnu::vector_size(16)]] = uint32_t;
-[[gnu::always_inline]] static inline NativeF32 native_e2m1_magnitude(NativeU32 codes) {
+[[gnu::always_inline]] static inline NativeF32 native_e2m1(NativeU32 codes) {
   const NativeU32 magnitude = codes & 7U;
   const auto value = (NativeF32)((magnitude << 22) + (126U << 23));
   const auto small = (NativeU32)(magnitude < 2U);
   const NativeF32 fixed = value + value - 1.0F;
-  return (NativeF32)(((NativeU32)fixed & small) | ((NativeU32)value & ~small));
+  return (NativeF32)(((NativeU32)fixed & small) | ((NativeU32)value & ~small) | (codes & 8U) << 28);
 }
 
 // Rows x tiles that a product keeps in registers at once (16 registers, 4 of them a tile's worth of sums).
