@@ -57,7 +57,7 @@ CpuIsa detect() {
   const auto v4_leaf7 = {16, 17, 28, 30, 31};  // AVX512 F DQ CD BW VL
   if (!has_bits(leaf7.ebx, v4_leaf7) || (states & kZmmStates) != kZmmStates) return CpuIsa::kAvx2;
   const bool vectors = has_bits(leaf7.ecx, {1}) && has_bits(cpuid(7, 1).eax, {5});  // AVX512 VBMI, BF16
-  const bool tiles = has_bits(leaf7.edx, {22, 24});                                 // AMX-BF16, AMX-TILE
+  const bool tiles = has_bits(leaf7.edx, {22, 23, 24});                             // AMX-BF16, AVX512-FP16, AMX-TILE
   if (!vectors || !tiles || (states & kTileStates) != kTileStates || !request_tile_permission()) return CpuIsa::kAvx512;
   return CpuIsa::kAmx;
 }

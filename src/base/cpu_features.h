@@ -13,7 +13,7 @@ namespace strobe {
 //   portable  plain C++ for the compiler's baseline
 //   avx2      the psABI level x86-64-v3: AVX2, FMA, F16C, BMI
 //   avx512    x86-64-v4: AVX512 F/BW/VL/DQ/CD
-//   amx       avx512, its BF16 and VBMI parts, and AMX-BF16 tiles, with the kernel's permission to use them
+//   amx       avx512, its BF16, FP16 and VBMI parts, and AMX-BF16 tiles, with the kernel's permission to use them
 enum class CpuIsa { kPortable, kAvx2, kAvx512, kAmx };
 
 [[nodiscard]] std::string_view to_string(CpuIsa isa);
