@@ -75,7 +75,7 @@ class Server::Impl {
   Impl& operator=(const Impl&) = delete;
 
   uint16_t start() { return http_.start(); }
-  void warm_up();
+  void warm_up(std::function<void(const std::string&)> done);
   void set_ready() { *ready_ = true; }
   [[nodiscard]] bool ready() const { return *ready_; }
   void stop(std::chrono::milliseconds drain);
@@ -137,14 +137,15 @@ void Server::Impl::handle(std::shared_ptr<Exchange> exchange) {
   router_.handle(std::move(exchange));
 }
 
-void Server::Impl::warm_up() {
-  start_probe(generator_, random_.id("warm-up-"), [ready = ready_](const std::string& problem) {
+void Server::Impl::warm_up(std::function<void(const std::string&)> done) {
+  start_probe(generator_, random_.id("warm-up-"), [ready = ready_, done = std::move(done)](const std::string& problem) {
     if (problem.empty()) {
       *ready = true;
       log_info("the model is ready");
     } else {
       log_error("the first token could not be generated: {}", problem);
     }
+    if (done) done(problem);
   });
 }
 
@@ -172,8 +173,8 @@ Server::~Server() = default;
 uint16_t Server::start() {
   return impl_->start();
 }
-void Server::warm_up() {
-  impl_->warm_up();
+void Server::warm_up(std::function<void(const std::string& problem)> done) {
+  impl_->warm_up(std::move(done));
 }
 void Server::set_ready() {
   impl_->set_ready();

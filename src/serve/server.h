@@ -47,8 +47,9 @@ class Server {
 
   // Binds and serves; returns the port. Failure when the address cannot be had.
   uint16_t start();
-  // Generates one token and then becomes ready; logs when that fails. Returns at once.
-  void warm_up();
+  // Generates one token and then becomes ready; logs when that fails. Returns at once. `done` is told, on the
+  // generator's thread: the problem, or nothing.
+  void warm_up(std::function<void(const std::string& problem)> done = {});
   // For programs that know already that the engine works.
   void set_ready();
   [[nodiscard]] bool ready() const;

@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "engine/stopwatch.h"
 #include "serve/server.h"
@@ -128,11 +130,14 @@ Result<int> serve_model(ServeOptions o) {
   server_options.api_key = o.api_key;
   serve::Server server(std::move(server_options), std::move(info), *system->scheduler, *text);
   const uint16_t port = server.start();
-  server.warm_up();
-  while (!server.ready()) {  // a signal may come before the first token does
+  enum class WarmUp { kRunning, kDone, kFailed };
+  const auto state = std::make_shared<std::atomic<WarmUp>>(WarmUp::kRunning);
+  server.warm_up([state](const std::string& problem) { *state = problem.empty() ? WarmUp::kDone : WarmUp::kFailed; });
+  while (*state == WarmUp::kRunning) {  // a signal may come before the first token does
     const timespec moment{.tv_sec = 0, .tv_nsec = 2'000'000};
     if (sigtimedwait(&signals, nullptr, &moment) > 0) return 0;
   }
+  if (*state == WarmUp::kFailed) fail("the model loads but cannot generate; the reason is logged above");
   log_info("ready after {:.0f} ms", watch.lap_ms());
   say_what_next(o, name, port);
   int signal = 0;
