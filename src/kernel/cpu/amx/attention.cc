@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kStepKeys = 32;  // of one multiplication with values
 constexpr int64_t kSteps = kSplit / kStepKeys;
-constexpr int64_t kMaxKeyChunks = kMaxKeyDim / kChunk;
-constexpr int64_t kMaxValueTiles = kMaxValueDim / 16;
+constexpr int64_t kMaxKeyChunks = kMaxAttentionKeyDim / kChunk;
+constexpr int64_t kMaxValueTiles = kMaxAttentionValueDim / 16;
 constexpr int64_t kQueryTiles = 4;
 
 // 2^x within 2e-7, for x <= 0: NaN stays NaN, far below gives 0, 0 gives 1 exactly.

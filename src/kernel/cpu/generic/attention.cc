@@ -17,11 +17,11 @@ struct VectorCore {
 
   // The scratch of one worker.
   struct Scratch {
-    float q[kQueries][kMaxKeyDim];
-    float keys[kBlock][kMaxKeyDim];
-    float values[kBlock][kMaxValueDim];  // GQA; MLA's values are its keys
-    float scores[kQueries][kBlock];      // then weights
-    bool bad[kBlock];                    // the key holds a NaN or infinity
+    float q[kQueries][kMaxAttentionKeyDim];
+    float keys[kBlock][kMaxAttentionKeyDim];
+    float values[kBlock][kMaxAttentionValueDim];  // GQA; MLA's values are its keys
+    float scores[kQueries][kBlock];               // then weights
+    bool bad[kBlock];                             // the key holds a NaN or infinity
   };
   static constexpr int64_t kScratchBytes = (sizeof(Scratch) + 63) / 64 * 64;
 
@@ -194,7 +194,7 @@ void attend_block(VectorCore::Scratch& s, const QueryGroup& group, int64_t first
   }
   const bool separate_values = a.k.data != a.v.data;
   const float* values = separate_values ? s.values[0] : s.keys[0];
-  const int64_t stride = separate_values ? kMaxValueDim : kMaxKeyDim;
+  const int64_t stride = separate_values ? kMaxAttentionValueDim : kMaxAttentionKeyDim;
   constexpr int kColumns = kRegisters / kRows;
   int64_t column = 0;
   for (; column + kColumns * kLanes <= width; column += kColumns * kLanes) {

@@ -19,8 +19,6 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 inline constexpr int64_t kSplit = 256;
-inline constexpr int64_t kMaxKeyDim = kMaxAttentionKeyDim;
-inline constexpr int64_t kMaxValueDim = kMaxAttentionValueDim;
 
 struct Attention {
   Rows q;
@@ -245,8 +243,8 @@ static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
 
 template <class Core>
 static inline void run_attention(WorkerPool& pool, const Attention& a) {
-  check_limit("key dimension", a.key_dim, kMaxKeyDim);
-  check_limit("value dimension", a.value_dim, kMaxValueDim);
+  check_limit("key dimension", a.key_dim, kMaxAttentionKeyDim);
+  check_limit("value dimension", a.value_dim, kMaxAttentionValueDim);
   if (a.heads == 0) return;
   int64_t groups = 0;
   int64_t most_splits = 0;
