@@ -14,12 +14,7 @@ constexpr std::array<int32_t, 1> kFlashMlaPages = {64};
 
 // Ours first: one kernel family on the CPU, any page size, every cache type.
 constexpr std::array<Backend, 11> kBackends = {{
-    {.name = "strobe",
-     .mla = true,
-     .draft = true,
-     .fp8_kv = true,
-     .commits_recurrent_state = true,
-     .native = DeviceKind::kCpu},
+    {.name = "strobe", .mla = true, .draft = true, .fp8_kv = true, .native = DeviceKind::kCpu},
     {.name = "trtllm_mla", .mla = true, .fp8_kv = true, .page_sizes = kTrtllmPages},
     {.name = "cutedsl_mla", .mla = true, .fp8_kv = true, .page_sizes = kTrtllmPages},
     {.name = "flashmla", .mla = true, .fp8_kv = true, .page_sizes = kFlashMlaPages},
@@ -28,14 +23,20 @@ constexpr std::array<Backend, 11> kBackends = {{
     {.name = "fa4", .draft = true, .k_type_equals_q_type = true},
     {.name = "flashinfer", .mla = true, .draft = true, .fp8_kv = true},
     {.name = "trtllm_mha", .fp8_kv = true},
-    {.name = "triton", .mla = true, .draft = true, .fp8_kv = true, .commits_recurrent_state = true},
-    {.name = "torch_native", .mla = true, .draft = true, .native = DeviceKind::kCpu},
+    {.name = "triton", .mla = true, .draft = true, .fp8_kv = true},
+    {.name = "torch_native", .mla = true, .draft = true, .k_type_equals_q_type = true, .native = DeviceKind::kCpu},
 }};
 
-std::string known_names() {
-  std::vector<std::string_view> names;
-  for (const Backend& backend : kBackends) names.push_back(backend.name);
-  return fmt::format("auto, {}", fmt::join(names, ", "));
+bool fits(const Backend& backend, const BackendQuery& query) {
+  return query.role == BackendRole::kDraft ? backend.draft : backend.mla || !query.mla;
+}
+
+std::string fitting_names(const BackendQuery& query) {
+  std::vector<std::string_view> names = {"auto"};
+  for (const Backend& backend : kBackends) {
+    if (fits(backend, query)) names.push_back(backend.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string our_kernel(bool mla) {
@@ -70,7 +71,7 @@ Result<BackendDecision> resolve_backend(const BackendQuery& query) {
   const auto* found =
       std::find_if(kBackends.begin(), kBackends.end(), [&](const Backend& b) { return b.name == query.name; });
   if (found == kBackends.end()) {
-    return error("{} attention backend '{}' is not known; accepted: {}", role, query.name, known_names());
+    return error("{} attention backend '{}' is not known; accepted: {}", role, query.name, fitting_names(query));
   }
   if (query.role == BackendRole::kDraft && found->name == "trtllm_mha") {  // as SGLang resolves it
     BackendQuery instead = query;
@@ -79,9 +80,9 @@ Result<BackendDecision> resolve_backend(const BackendQuery& query) {
     decision.reason = "trtllm_mha cannot run a draft's block; flashinfer instead, " + decision.reason;
     return decision;
   }
-  if (query.role == BackendRole::kDraft ? !found->draft : query.mla && !found->mla) {
+  if (!fits(*found, query)) {
     return error("attention backend '{}' cannot be the {} backend of this model; accepted: {}", query.name, role,
-                 known_names());
+                 fitting_names(query));
   }
   if (query.role != BackendRole::kDraft && query.kv_dtype == DType::kE4m3 && !found->fp8_kv) {
     return error(

@@ -2,7 +2,7 @@
 //
 // A name is a request for a kind of kernel. What runs is ours; the resolution and its reason are logged, and an error
 // instead with --strict-backends. What a name promises about types still holds: `fa4` reads keys only in the type of
-// its queries, so a draft on fa4 has its KV cache in the model's type.
+// its queries (so does torch_native), so a draft on fa4 has its KV cache in the model's type.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct Backend {
   bool draft = false;  // block attention of a draft (non-causal)
   bool fp8_kv = false;
   bool k_type_equals_q_type = false;
-  bool commits_recurrent_state = false;   // can put the state of the last accepted row in place after a verify
+  // Can put the state of the last accepted row in place after a verify. No kernel here can yet.
+  bool commits_recurrent_state = false;
   std::span<const int32_t> page_sizes;    // empty: any
   DeviceKind native = DeviceKind::kCuda;  // where the name itself runs
 };
@@ -49,7 +50,7 @@ struct BackendDecision {
   std::string reason;
 };
 
-// Errors: an unknown name (the known ones are listed); a role, KV type or page size that the backend does not have; a
+// Errors: an unknown name (those that fit are listed); a role, KV type or page size that the backend does not have; a
 // substitution under `strict`.
 Result<BackendDecision> resolve_backend(const BackendQuery& query);
 

@@ -24,7 +24,7 @@ StepResult PlainStepper::run(const StepPlan& plan) {
   for (const StepSequence& sequence : plan.sequences) {
     StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
-    output.tokens.push_back(TokenChoice(pass_, row++, sequence, {}).choose(0));
+    output.tokens.push_back(TokenChoice(pass_.logits(row++, 1), sequence, {}).choose(0));
   }
   result.times.accept_ms = watch.lap_ms();
   return result;

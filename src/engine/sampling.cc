@@ -77,7 +77,7 @@ Distribution make_distribution(std::span<const float> logits, const SamplingPara
   for (const float logit : logits) {
     if (logit > largest) largest = logit;
   }
-  if (!std::isfinite(largest)) return {{0}, {1.0F}};
+  if (!std::isfinite(largest)) return {{argmax(logits)}, {1.0F}};
   for (size_t i = 0; i < logits.size(); ++i) {
     const float p = std::exp((logits[i] - largest) / params.temperature);
     if (!(p > 0)) continue;  // NaN and -inf too

@@ -23,7 +23,8 @@ struct TokenHistory {
 // multiplied); presence and frequency penalties (on the answer only, as OpenAI defines them).
 void adjust_logits(std::span<float> logits, const SamplingParams& params, const TokenHistory& history);
 
-// A token's probability of being chosen; tokens not listed have none. In descending order of probability, ties by id.
+// A token's probability of being chosen; tokens not listed have none. In the order of their ids when no filter (top-k,
+// top-p, min-p) is on; else in descending order of probability, ties by id.
 struct Distribution {
   std::vector<int32_t> ids;
   std::vector<float> probabilities;  // sum 1
@@ -31,7 +32,8 @@ struct Distribution {
   [[nodiscard]] double probability(int32_t id) const;
 };
 
-// params must not be greedy. Logits that are -inf or NaN have no probability; when none is left, token 0 has all of it.
+// params must not be greedy. Logits that are -inf or NaN have no probability. When none is left, or one is +inf, the
+// argmax has all of it.
 [[nodiscard]] Distribution make_distribution(std::span<const float> logits, const SamplingParams& params);
 
 // The token at `uniform` in [0, 1) of the cumulative distribution.

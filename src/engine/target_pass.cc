@@ -69,13 +69,9 @@ void TargetPass::run(ops::Exec& exec, ops::WorkspaceFrame& frame) {
   ops::argmax(exec, logits_, argmax_);
 }
 
-std::span<float> TargetPass::logits(int64_t i) const {
-  const Tensor row = logits_.slice(0, i, i + 1);
-  return {row.as<float>(), static_cast<size_t>(row.dim(1))};
-}
-
-std::span<const int32_t> TargetPass::argmax(int64_t begin, int64_t count) const {
-  return {argmax_.slice(0, begin, begin + count).as<int32_t>(), static_cast<size_t>(count)};
+RowLogits TargetPass::logits(int64_t begin, int64_t count) const {
+  return {.logits = logits_.slice(0, begin, begin + count),
+          .argmax = {argmax_.slice(0, begin, begin + count).as<int32_t>(), static_cast<size_t>(count)}};
 }
 
 }  // namespace strobe::engine

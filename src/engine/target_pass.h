@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/kv_store.h"
+#include "engine/row_logits.h"
 #include "model/decoder.h"
 #include "ops/exec.h"
 
@@ -60,9 +61,8 @@ class TargetPass {
   [[nodiscard]] const TargetModel& target() const { return target_; }
   // [rows, layers * hidden] of the activation type, when the target captures.
   [[nodiscard]] const Tensor& features() const { return features_; }
-  // The logits of the i-th row that asked for them, and their argmax.
-  [[nodiscard]] std::span<float> logits(int64_t i) const;
-  [[nodiscard]] std::span<const int32_t> argmax(int64_t begin, int64_t count) const;
+  // Of the rows that asked for logits, `count` from the begin-th on.
+  [[nodiscard]] RowLogits logits(int64_t begin, int64_t count) const;
 
  private:
   TargetModel target_;

@@ -6,10 +6,10 @@
 
 namespace strobe::engine {
 
-TokenChoice::TokenChoice(const TargetPass& pass, int64_t first_row, const StepSequence& sequence,
-                         std::span<const int32_t> drafted)
-    : pass_(pass), first_row_(first_row), sequence_(sequence), drafted_(drafted) {
+TokenChoice::TokenChoice(const RowLogits& rows, const StepSequence& sequence, std::span<const int32_t> drafted)
+    : rows_(rows), sequence_(sequence), drafted_(drafted) {
   STROBE_CHECK(sequence.sampling != nullptr, "a sequence that wants a token needs sampling parameters");
+  STROBE_CHECK(rows.argmax.size() == drafted.size() + 1, "{} rows, {} drafts", rows.argmax.size(), drafted.size());
 }
 
 bool TokenChoice::raw(int64_t t) const {
@@ -17,7 +17,7 @@ bool TokenChoice::raw(int64_t t) const {
 }
 
 std::span<const float> TokenChoice::adjusted(int64_t t) const {
-  const std::span<float> logits = pass_.logits(first_row_ + t);
+  const std::span<const float> logits = rows_.row(t);
   if (raw(t)) return logits;
   scratch_.assign(logits.begin(), logits.end());
   adjust_logits(scratch_, *sequence_.sampling,
@@ -35,7 +35,7 @@ std::span<const float> TokenChoice::adjusted(int64_t t) const {
 }
 
 int32_t TokenChoice::best(int64_t t) const {
-  return raw(t) ? pass_.argmax(first_row_ + t, 1)[0] : argmax(adjusted(t));
+  return raw(t) ? rows_.argmax[static_cast<size_t>(t)] : argmax(adjusted(t));
 }
 
 Distribution TokenChoice::distribution(int64_t t) const {

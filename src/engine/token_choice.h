@@ -6,17 +6,17 @@
 #include <span>
 #include <vector>
 
+#include "engine/row_logits.h"
 #include "engine/sampling.h"
 #include "engine/step.h"
-#include "engine/target_pass.h"
 
 namespace strobe::engine {
 
 class TokenChoice {
  public:
-  // The sequence's logit rows are [first_row, ...) of the pass. `drafted`: the block's tokens after the fed one.
-  TokenChoice(const TargetPass& pass, int64_t first_row, const StepSequence& sequence,
-              std::span<const int32_t> drafted);
+  // `drafted`: the block's tokens after the fed one. `rows`: one more than these; row t follows drafted[0..t). Borrows
+  // all.
+  TokenChoice(const RowLogits& rows, const StepSequence& sequence, std::span<const int32_t> drafted);
 
   // Greedy requests: the one token that may follow at row t, given drafted[0..t).
   [[nodiscard]] int32_t best(int64_t t) const;
@@ -32,8 +32,7 @@ class TokenChoice {
   [[nodiscard]] std::span<const float> adjusted(int64_t t) const;
   [[nodiscard]] bool raw(int64_t t) const;
 
-  const TargetPass& pass_;
-  int64_t first_row_;
+  RowLogits rows_;
   const StepSequence& sequence_;
   std::span<const int32_t> drafted_;
   mutable std::vector<float> scratch_;

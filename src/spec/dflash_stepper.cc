@@ -89,11 +89,12 @@ void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResu
     engine::StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
     const std::span<const int32_t> drafts = drafted(i);
-    const engine::TokenChoice choice(pass_, row, sequence, drafts);
+    const auto rows = static_cast<int64_t>(drafts.size()) + 1;
+    const engine::TokenChoice choice(pass_.logits(row, rows), sequence, drafts);
     output.tokens = accept(choice, *sequence.sampling, drafts);
     output.drafted = static_cast<int32_t>(drafts.size());
     output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
-    row += static_cast<int64_t>(drafts.size()) + 1;
+    row += rows;
   }
 }
 
