@@ -31,5 +31,30 @@ TEST(KvStore, PoisonIsNanInEveryType) {
   }
 }
 
+TEST(KvStore, APageIsPoisonedInEveryLayerAndNoOther) {
+  KvStore store({.layers = 2, .planes = 2, .dim = 3, .dtype = DType::kF32}, 4, 5);
+  store.poison(2);
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    for (int64_t plane = 0; plane < 2; ++plane) {
+      const auto* numbers = static_cast<const float*>(store.plane(layer, plane).data);
+      for (int32_t i = 0; i < 4 * 5 * 3; ++i) EXPECT_EQ(std::isnan(numbers[i]), i / (5 * 3) == 2) << i;
+    }
+  }
+}
+
+TEST(KvStore, StartsAsZeros) {
+  const KvStore store({.layers = 1, .planes = 1, .dim = 7, .dtype = DType::kE4m3}, 3, 2);
+  const auto* bytes = static_cast<const uint8_t*>(store.plane(0).data);
+  for (int32_t i = 0; i < 3 * 2 * 7; ++i) EXPECT_EQ(bytes[i], 0);
+  EXPECT_EQ(store.plane(0).scale, 1.0F);
+}
+
+TEST(KvStoreDeathTest, WhatItRefuses) {
+  KvStore store({.layers = 2, .planes = 1, .dim = 3}, 4, 5);
+  EXPECT_DEATH(static_cast<void>(store.plane(2)), "layer 2");
+  EXPECT_DEATH(store.poison(4), "page 4 of 4");
+  EXPECT_DEATH(KvStore({.layers = 2, .planes = 2, .dim = 3}, 4, 5, {1, 2}), "2 scales, 2 layers, 2 planes");
+}
+
 }  // namespace
 }  // namespace strobe::cache

@@ -68,6 +68,8 @@ TEST(PagePoolDeathTest, RefusesPagesNotInUse) {
   PagePool pool(3, 64);
   EXPECT_DEATH(pool.release(1), "not in use");
   EXPECT_DEATH(pool.release(0), "not in use");
+  EXPECT_DEATH(pool.retain(2), "not in use");
+  EXPECT_DEATH(PagePool(1, 64), "pages = 1");
 }
 
 }  // namespace
