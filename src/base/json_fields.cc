@@ -42,7 +42,7 @@ std::string accepted_text(const Limits<T>& limits) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return "a string";
   } else {
-    const std::string kind = std::is_integral_v<T> ? "an integer" : "a number";
+    std::string kind = std::is_integral_v<T> ? "an integer" : "a number";
     const bool low = limits.min > std::numeric_limits<T>::lowest();
     const bool high = limits.max < std::numeric_limits<T>::max();
     if (low && high) return fmt::format("{} from {} to {}", kind, limits.min, limits.max);
@@ -211,6 +211,7 @@ Result<std::optional<JsonFields>> JsonFields::object_if(std::string_view name) c
   return std::optional<JsonFields>(JsonFields(value, where_, fmt::format("{}{}.", prefix_, name)));
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define STROBE_JSON_FIELDS_OF(T)                                                              \
   template Result<std::vector<T>> JsonFields::list<T>(std::string_view, Limits<T>) const;     \
   template Result<T> JsonFields::get<T>(std::string_view, Limits<T>) const;                   \
@@ -223,5 +224,6 @@ STROBE_JSON_FIELDS_OF(double)
 STROBE_JSON_FIELDS_OF(bool)
 STROBE_JSON_FIELDS_OF(std::string)
 #undef STROBE_JSON_FIELDS_OF
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace strobe

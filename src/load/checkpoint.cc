@@ -14,14 +14,15 @@ namespace fs = std::filesystem;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kSuffix = ".safetensors";
+constexpr size_t kMaxNameBytes = 255;  // of a file, by the operating system
 
 // Which shard holds each tensor, as the index says; ordered, so that errors do not depend on hashing.
 using WeightMap = std::map<std::string, std::string, std::less<>>;
 
 // A shard must be a plain file name: the index must not lead out of the folder.
 bool safe_shard_name(std::string_view name) {
-  return name.ends_with(kSuffix) && name.size() > std::string_view(kSuffix).size() && !name.starts_with('.') &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+  return name.size() <= kMaxNameBytes && name.ends_with(kSuffix) && name.size() > std::string_view(kSuffix).size() &&
+         !name.starts_with('.') && name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
 Result<WeightMap> read_index(const fs::path& path) {
@@ -57,7 +58,7 @@ Result<WeightMap> read_index(const fs::path& path) {
 
 // The safetensors files of a folder without an index, by name.
 Result<std::vector<fs::path>> list_files(const fs::path& folder) {
-  if (fs::exists(folder / kSingleName)) return std::vector<fs::path>{folder / kSingleName};
+  if (path_exists(folder / kSingleName)) return std::vector<fs::path>{folder / kSingleName};
   std::vector<fs::path> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (safe_shard_name(entry.path().filename().string())) paths.push_back(entry.path());
@@ -89,7 +90,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) try {
   if (!fs::is_directory(folder)) return error("{}: is not a folder", folder.string());
   Checkpoint checkpoint(folder);
   const fs::path index = folder / kIndexName;
-  if (!fs::exists(index)) {
+  if (!path_exists(index)) {
     STROBE_ASSIGN(const std::vector<fs::path> paths, list_files(folder));
     for (const fs::path& path : paths) STROBE_TRY(checkpoint.add_file(path));
     return checkpoint;
@@ -98,7 +99,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) try {
   std::map<std::string, std::string, std::less<>> first_tensor;  // of each shard, for messages
   for (const auto& [name, shard] : shards) first_tensor.emplace(shard, name);
   for (const auto& [shard, name] : first_tensor) {
-    if (!fs::exists(folder / shard)) {
+    if (!path_exists(folder / shard)) {
       return error("{}: names {} for tensor '{}' and others, but there is no such file", index.string(), shard,
                    printable(name));
     }

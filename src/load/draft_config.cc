@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_fields.h"
+#include "load/mapped_file.h"
 
 namespace strobe {
 namespace {
@@ -182,13 +183,13 @@ Result<DraftConfig> parse_draft_config(const json& config, int64_t target_layers
 Result<DraftConfig> load_draft_config(const std::filesystem::path& folder, int64_t target_layers,
                                       const DraftOptions& options) {
   const auto path = folder / "config.json";
-  if (!std::filesystem::exists(path)) {
+  if (!path_exists(path)) {
     return error("{}: there is no such file; accepted: the folder of a DFlash draft", path.string());
   }
   STROBE_ASSIGN(const json config, read_json_file(path));
   Result<DraftConfig> draft = parse_draft_config(config, target_layers, options);
   if (!draft) return error("{}: {}", folder.string(), draft.message());
-  if (std::filesystem::exists(folder / "mask_embedding.pt")) {
+  if (path_exists(folder / "mask_embedding.pt")) {
     draft->warnings.emplace_back(
         "mask_embedding.pt lies beside the draft and is not read: the target's row for the mask token is used, and few "
         "tokens may be accepted");

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/failure.h"
@@ -26,6 +27,13 @@ struct Descriptor {
 };
 
 }  // namespace
+
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code code;
+  const bool found = std::filesystem::exists(path, code);
+  if (code) fail("{}: cannot be examined: {}", path.string(), code.message());
+  return found;
+}
 
 MappedFile MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe must not wait for a writer. It means nothing for regular files.

@@ -11,6 +11,9 @@
 
 namespace strobe {
 
+// Whether something of this name is there. Throws Failure when that cannot be told (no right to look, a name too long).
+[[nodiscard]] bool path_exists(const std::filesystem::path& path);
+
 class MappedFile {
  public:
   // Throws Failure (with the system's reason) when the file cannot be opened or mapped, or is not a regular file. An

@@ -228,12 +228,12 @@ Result<json> read_json_file(const std::filesystem::path& path) {
 }
 
 Result<ModelConfig> load_model_config(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / "config.json")) {
+  if (!path_exists(folder / "config.json")) {
     return error("{}: there is no such file; accepted: the folder of a Hugging Face checkpoint",
                  (folder / "config.json").string());
   }
   const auto read_if = [&](const char* name) -> Result<std::optional<json>> {
-    if (!std::filesystem::exists(folder / name)) return std::optional<json>();
+    if (!path_exists(folder / name)) return std::optional<json>();
     STROBE_ASSIGN(json value, read_json_file(folder / name));
     return std::optional<json>(std::move(value));
   };

@@ -95,6 +95,8 @@ TEST_F(CheckpointTest, ShardNamesStayInTheFolder) {
     index({{"a", name}});
     EXPECT_THAT(refusal(), HasSubstr("accepted: the name of a *.safetensors file in the same folder")) << name;
   }
+  index({{"a", std::string(5000, 'm') + ".safetensors"}});
+  EXPECT_THAT(refusal(), HasSubstr("accepted: the name of a *.safetensors file in the same folder"));
   index({{"a", std::string("m\0.safetensors", 14)}});
   EXPECT_THAT(refusal(), HasSubstr("accepted: the name of a *.safetensors file in the same folder"));
 }

@@ -152,6 +152,14 @@ TEST(QuantConfig, Exclusions) {
   EXPECT_EQ(*quant.excluded_by("lm_head"), "lm_head");
 }
 
+TEST(QuantConfig, AComponentMayBeNamedWithAStar) {
+  QuantConfig quant;
+  quant.ignore = {"shared_exp*", "q_?_proj"};
+  EXPECT_TRUE(quant.excluded("model.layers.7.mlp.shared_experts.up_proj"));
+  EXPECT_FALSE(quant.excluded("model.layers.7.mlp.experts.3.up_proj"));
+  EXPECT_FALSE(quant.excluded("model.layers.7.self_attn.q_a_proj")) << "only '*' is special";
+}
+
 TEST(QuantConfig, ExclusionsOfWrappedCheckpoints) {
   for (const char* pattern : {"language_model.layers.1.self_attn*", "language_model.model.layers.1.self_attn*",
                               "model.language_model.layers.1.self_attn*", "*language_model*layers.1.self_attn*"}) {

@@ -266,6 +266,9 @@ TEST(MappedFile, MapsAndRefuses) {
   };
   EXPECT_THAT(failure(folder / "none"), AllOf(HasSubstr("none"), HasSubstr("No such file")));
   EXPECT_THAT(failure(folder.path()), HasSubstr("is not a regular file"));
+  EXPECT_TRUE(path_exists(folder / "f"));
+  EXPECT_FALSE(path_exists(folder / "none"));
+  EXPECT_THROW(static_cast<void>(path_exists(std::string(5000, 'x'))), Failure);
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(failure(folder / "pipe"), HasSubstr("is not a regular file")) << "and it must not wait for a writer";
 }
