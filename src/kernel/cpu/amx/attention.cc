@@ -1,17 +1,20 @@
 // Attention with the tile unit: up to 64 queries against a split of 256 positions.
 //
-// 1. Keys, 32 at a time: their stored rows become bf16 rows of 16-key tiles (first operand), and at once, interleaved
-// in pairs
-//    of keys, the value tiles (second operand) of step 3. Scores^T[key, query] = keys . queries^T, so that a query is a
-//    lane.
+// 1. Scores^T[key, query] = keys . queries^T, 32 keys at a time, so that a query is a lane of what follows. Stored rows
+// become
+//    bf16 rows of 16-key tiles (first operand) just before they are multiplied.
 // 2. Softmax down the lanes: maximum over the split, then weights 2^(score - maximum) rounded to bf16, their sum, and a
 // transpose
 //    into tiles [query, key].
-// 3. Values: sums[query, 16 columns] over the split's keys stay in tile registers; one store per split.
+// 3. values[query, column] = weights . stored values, 64 columns at a time over all keys of the split: the sums of up
+// to four
+//    tiles stay in registers. The stored rows, now in L2, are expanded again, in pairs of keys (second operand):
+//    keeping the expanded rows of step 1 instead would cost more, as their 256 KiB miss L1 on the way out and on the
+//    way in.
 //
-// Per position of MLA (576 numbers, 512 of them values): 576 bytes of e4m3 read; 9 chunks x 13 vector operations to
-// expand and 8 x 2 to interleave, about 70 cycles; 18 + 32/2 multiplications per 16 queries and 16 keys: 34 cycles for
-// 16 queries, 136 for 64. The value tiles (256 KiB a split) go through L2 once each way.
+// Per position of MLA (576 numbers, 512 of them values): 576 bytes of e4m3 read; 9 + 8 chunks of 13 to 15 vector
+// operations, about 120 cycles; 18 + 32/2 multiplications per 16 queries and 16 keys: 34 cycles for 16 queries, 136
+// for 64.
 #include "kernel/cpu/amx/expand.h"
 #include "kernel/cpu/amx/kernels.h"
 #include "kernel/cpu/amx/tiles.h"
@@ -23,7 +26,6 @@ namespace {
 constexpr int64_t kStepKeys = 32;  // of one multiplication with values
 constexpr int64_t kSteps = kSplit / kStepKeys;
 constexpr int64_t kMaxKeyChunks = kMaxAttentionKeyDim / kChunk;
-constexpr int64_t kMaxValueTiles = kMaxAttentionValueDim / 16;
 constexpr int64_t kQueryTiles = 4;
 
 // 2^x within 2e-7, for x <= 0: NaN stays NaN, far below gives 0, 0 gives 1 exactly.
@@ -46,10 +48,11 @@ struct TileCore {
   struct alignas(64) Scratch {
     std::byte queries[kQueryTiles][2 * kMaxKeyChunks][kTileBytes];  // [32 numbers in pairs][16 queries]
     std::byte keys[kMaxKeyChunks][2][2][kTileBytes];                // chunk, half of it, 16 keys
-    std::byte values[kSteps][kMaxValueTiles][kTileBytes];           // [32 keys in pairs][16 columns]
+    std::byte values[kSteps][4][kTileBytes];                        // of one chunk: [32 keys in pairs][16 columns]
     float scores[kSplit][kQueries];
     std::byte weights[kQueryTiles][kSteps][kTileBytes];  // [16 queries][32 keys]
-    bool bad[kSplit];                                    // the key holds a NaN or infinity
+    const std::byte* key_rows[kSplit];
+    const std::byte* value_rows[kSplit];
   };
   static constexpr int64_t kScratchBytes = sizeof(Scratch);
 
@@ -62,17 +65,13 @@ struct TileCore {
   static void attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out);
 };
 
+// Steps [begin, end) of a split: those with a position that any query of the group sees. Others would add zeros.
+struct StepRange {
+  int64_t begin = 0, end = 0;
+};
+
 int64_t query_tiles(const QueryGroup& group) {
   return divide_up(group.count, 16);
-}
-
-// Numbers [i, i + 64) of a row in natural order as bf16; zeros from `dim` on.
-Halves row_chunk(const Rows& rows, int64_t row, int64_t column, int64_t i, int64_t dim) {
-  alignas(64) Bf16 numbers[kChunk];
-  for (int64_t c = 0; c < kChunk; c += kLanes) {
-    store(numbers + c, get(rows, row, column + i + c, greater(0, smaller(kLanes, dim - i - c))));
-  }
-  return split_bf16(_mm512_load_si512(numbers), _mm512_load_si512(numbers + 32));
 }
 
 void TileCore::load_queries(const QueryGroup& group, std::byte* scratch) {
@@ -83,10 +82,13 @@ void TileCore::load_queries(const QueryGroup& group, std::byte* scratch) {
       __m512i low[16], high[16];
       for (int64_t i = 0; i < 16; ++i) {
         const int64_t query = tile * 16 + i;
-        Halves h = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-        if (query < group.count) {
-          h = row_chunk(a.q, group.row(query), group.head(query) * a.key_dim, chunk * kChunk, a.key_dim);
+        alignas(64) Bf16 numbers[kChunk];
+        for (int64_t c = 0; c < kChunk; c += kLanes) {
+          const int64_t count = query < group.count ? smaller(kLanes, a.key_dim - chunk * kChunk - c) : 0;
+          const int64_t column = count <= 0 ? 0 : group.head(query) * a.key_dim + chunk * kChunk + c;
+          store(numbers + c, count <= 0 ? splat(0) : get(a.q, group.row(query), column, count));
         }
+        const Halves h = split_bf16(_mm512_load_si512(numbers), _mm512_load_si512(numbers + 32));
         low[i] = h.low;
         high[i] = h.high;
       }
@@ -100,95 +102,147 @@ void TileCore::load_queries(const QueryGroup& group, std::byte* scratch) {
   }
 }
 
-// Reads rows of one store in chunks. Values come without the store's scale.
-struct RowReader {
+// What stands for rows that no query sees.
+alignas(64) constexpr std::byte kNoRow[(kMaxAttentionKeyDim + kChunk) * 4] = {};
+
+// One store's part for the group: `dim` numbers from `column` on.
+struct Source {
   PagedStore store;
-  E4m3Expander e4m3;
   int64_t column = 0;
   int64_t dim = 0;
-  const std::byte* rows[kStepKeys];  // where each key's numbers begin; nullptr for none (zeros)
+  E4m3Expander e4m3;
 
-  // The rows of those of the positions [begin, begin + 32) that a query of the group sees.
-  void find_rows(const QueryGroup& group, int64_t begin) {
+  int64_t chunks() const { return divide_up(dim, kChunk); }
+  bool whole(int64_t chunk) const { return (chunk + 1) * kChunk <= dim; }
+  int64_t number_bytes() const { return store.dtype == DType::kE4m3 ? 1 : store.dtype == DType::kBf16 ? 2 : 4; }
+
+  // Where the numbers of the positions of a split's steps begin. (One division a page: they are slow.)
+  void find_rows(const QueryGroup& group, int64_t split_begin, StepRange steps, const std::byte** rows) const {
     const Visible visible = group.visible_to_any();
-    const int64_t size = size_of_number();
-    for (int64_t i = 0; i < kStepKeys; ++i) {
-      rows[i] = nullptr;
-      if (begin + i < visible.first || begin + i >= visible.last) continue;
-      const int64_t page = (begin + i) / store.page_size;
-      const int64_t slot = group.request->pages[page] * int64_t{store.page_size} + (begin + i - page * store.page_size);
-      rows[i] = static_cast<const std::byte*>(store.data) + (slot * store.dim + column) * size;
+    for (int64_t i = steps.begin * kStepKeys; i < steps.end * kStepKeys; ++i) rows[i] = kNoRow;
+    const int64_t row_bytes = store.dim * number_bytes();
+    const int64_t last = smaller(visible.last, split_begin + steps.end * kStepKeys);
+    for (int64_t position = greater(visible.first, split_begin + steps.begin * kStepKeys); position < last;) {
+      const int64_t page = position / store.page_size;
+      const int64_t page_begin = page * store.page_size;
+      const int64_t slot = group.request->pages[page] * int64_t{store.page_size} + position - page_begin;
+      const std::byte* row = static_cast<const std::byte*>(store.data) + (slot * store.dim + column) * number_bytes();
+      for (; position < last && position < page_begin + store.page_size; ++position, row += row_bytes) {
+        rows[position - split_begin] = row;
+      }
     }
-  }
-  int64_t size_of_number() const { return store.dtype == DType::kE4m3 ? 1 : store.dtype == DType::kBf16 ? 2 : 4; }
-
-  [[gnu::always_inline]] inline Halves read_e4m3(int64_t key, int64_t i, __m512i* largest) const {
-    const int64_t left = dim - i;
-    const __mmask64 wanted = left >= kChunk ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
-    const __m512i codes = _mm512_maskz_loadu_epi8(rows[key] == nullptr ? 0 : wanted, rows[key] + i);
-    return e4m3.expand(codes, largest);
-  }
-  bool has_nan(int64_t key) const {
-    const auto* codes = reinterpret_cast<const uint8_t*>(rows[key]);
-    for (int64_t i = 0; codes != nullptr && i < dim; ++i) {
-      if ((codes[i] & 0x7fU) == 0x7f) return true;
-    }
-    return false;
-  }
-  // bf16 rows as they are, f32 rounded; numbers that are not finite become 0 and set *bad.
-  Halves read_wide(int64_t key, int64_t i, bool* bad) const {
-    if (rows[key] == nullptr) return {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    const Rows row = {.data = const_cast<std::byte*>(rows[key]), .dtype = store.dtype};
-    alignas(64) Bf16 numbers[kChunk];
-    U32x16 wrong = splat_u32(0);
-    for (int64_t c = 0; c < kChunk; c += kLanes) {
-      const F32x16 x = get(row, 0, i + c, greater(0, smaller(kLanes, dim - i - c)));
-      const U32x16 bits = round_to_bf16(x);
-      const U32x16 infinite = (bits & splat_u32(0x7f800000)) == splat_u32(0x7f800000);
-      wrong = wrong | infinite;
-      strobe::kernel::STROBE_ISA_NAMESPACE::store(numbers + c, select(infinite, splat(0), from_bits(bits)));
-    }
-    *bad = *bad || any(wrong);
-    return split_bf16(_mm512_load_si512(numbers), _mm512_load_si512(numbers + 32));
   }
 };
 
-// One chunk of 32 keys into key tiles (kKeys) and, in pairs, into value tiles (kValues).
-template <bool kKeys, bool kValues>
-[[gnu::always_inline]] inline void expand_chunk(const RowReader& reader, int64_t chunk, __m512i* largest, bool* bad,
-                                                std::byte (*keys)[2][kTileBytes], std::byte (*values)[kTileBytes]) {
-  const bool is_e4m3 = reader.store.dtype == DType::kE4m3;
-  for (int64_t key = 0; key < kStepKeys; key += 2) {
-    const int64_t i = chunk * kChunk;
-    const Halves even = is_e4m3 ? reader.read_e4m3(key, i, largest) : reader.read_wide(key, i, &bad[key]);
-    const Halves odd = is_e4m3 ? reader.read_e4m3(key + 1, i, largest) : reader.read_wide(key + 1, i, &bad[key + 1]);
-    if constexpr (kKeys) {
-      const int64_t row = key % 16 * kTileStride;
-      _mm512_store_si512(keys[0][key / 16] + row, even.low);
-      _mm512_store_si512(keys[0][key / 16] + row + kTileStride, odd.low);
-      _mm512_store_si512(keys[1][key / 16] + row, even.high);
-      _mm512_store_si512(keys[1][key / 16] + row + kTileStride, odd.high);
+// Numbers [64 chunk, 64 chunk + 64) of a row. Those that are not finite come as finite ones (an e4m3 NaN as 480, others
+// as 0), and show in *largest, the running maximum of magnitudes.
+// `left`: how many of the chunk's numbers the row has, where it is not kWhole.
+template <DType kType, bool kWhole>
+[[gnu::always_inline]] inline Halves read_chunk(const E4m3Expander& e4m3, const std::byte* row, int64_t chunk,
+                                                int64_t left, __m512i* largest) {
+  const int64_t i = chunk * kChunk;
+  const __mmask64 wanted = kWhole ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+  if constexpr (kType == DType::kE4m3) {
+    const __m512i codes = kWhole ? _mm512_loadu_si512(row + i) : _mm512_maskz_loadu_epi8(wanted, row + i);
+    return e4m3.expand(codes, largest);
+  } else {
+    __m512i first, second;
+    if constexpr (kType == DType::kBf16) {
+      first = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(wanted), row + 2 * i);
+      second = _mm512_maskz_loadu_epi16(static_cast<__mmask32>(wanted >> 32), row + 2 * i + 64);
+    } else {
+      alignas(64) Bf16 numbers[kChunk];
+      const auto* from = reinterpret_cast<const float*>(row) + i;
+      for (int64_t c = 0; c < kChunk; c += kLanes) {
+        store(numbers + c, load_first(from + c, greater(0, smaller(kLanes, left - c))));
+      }
+      first = _mm512_load_si512(numbers);
+      second = _mm512_load_si512(numbers + 32);
     }
-    if constexpr (kValues) {
-      const int64_t row = key / 2 * kTileStride;
-      const Pairs low = pair_up(even.low, odd.low);
-      const Pairs high = pair_up(even.high, odd.high);
-      _mm512_store_si512(values[0] + row, low.first);
-      _mm512_store_si512(values[1] + row, low.second);
-      _mm512_store_si512(values[2] + row, high.first);
-      _mm512_store_si512(values[3] + row, high.second);
+    const __m512i infinity = _mm512_set1_epi16(0x7f80);
+    for (__m512i* v : {&first, &second}) {
+      const __m512i magnitude = _mm512_and_si512(*v, _mm512_set1_epi16(0x7fff));
+      *largest = _mm512_max_epu16(*largest, magnitude);
+      *v = _mm512_maskz_mov_epi16(_mm512_cmplt_epu16_mask(magnitude, infinity), *v);
     }
+    return split_bf16(first, second);
   }
 }
 
-// One chunk's share of the scores of 32 keys and the queries of tiles `tile` and, if kTwo, tile + 1.
-template <bool kTwo>
-[[gnu::always_inline]] inline void multiply_chunk(const TileCore::Scratch& s, int64_t chunk, int64_t tile) {
+template <DType kType>
+[[gnu::always_inline]] inline bool has_infinite(__m512i largest) {
+  return kType == DType::kE4m3 ? E4m3Expander::has_nan(largest)
+                               : _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) != 0;
+}
+
+// One chunk of a step's 32 keys as key tiles; asks for the same chunk of the next step's keys.
+template <DType kType, bool kWhole>
+[[gnu::always_inline]] inline void expand_keys(const Source& source, const std::byte* const* rows, int64_t ahead,
+                                               int64_t chunk, __m512i* largest, std::byte (*tiles)[2][kTileBytes]) {
+  const E4m3Expander e4m3 = source.e4m3;  // by value: in registers
+  const int64_t left = kWhole ? kChunk : source.dim - chunk * kChunk;
+  const int64_t chunk_bytes = kChunk * source.number_bytes();
+  __m512i running = *largest;
   for (int64_t half = 0; half < 2; ++half) {
-    tile_load<4>(s.keys[chunk][half][0], kTileStride);
+    std::byte* low = tiles[0][half];
+    std::byte* high = tiles[1][half];
+    for (int64_t key = 16 * half; key < 16 * half + 16; ++key, low += kTileStride, high += kTileStride) {
+      __builtin_prefetch(rows[key + ahead] + chunk * chunk_bytes);
+      const Halves h = read_chunk<kType, kWhole>(e4m3, rows[key], chunk, left, &running);
+      _mm512_store_si512(low, h.low);
+      _mm512_store_si512(high, h.high);
+    }
+  }
+  *largest = running;
+}
+
+// One chunk of a step's 32 keys as value tiles.
+template <DType kType, bool kWhole>
+[[gnu::always_inline]] inline void expand_values(const Source& source, const std::byte* const* rows, int64_t chunk,
+                                                 __m512i* largest, std::byte (*tiles)[kTileBytes]) {
+  const E4m3Expander e4m3 = source.e4m3;
+  const int64_t left = kWhole ? kChunk : source.dim - chunk * kChunk;
+  __m512i running = *largest;
+  for (int64_t pair = 0; pair < kStepKeys / 2; ++pair) {
+    const Halves even = read_chunk<kType, kWhole>(e4m3, rows[2 * pair], chunk, left, &running);
+    const Halves odd = read_chunk<kType, kWhole>(e4m3, rows[2 * pair + 1], chunk, left, &running);
+    const Pairs low = pair_up(even.low, odd.low);
+    const Pairs high = pair_up(even.high, odd.high);
+    const int64_t row = pair * kTileStride;
+    _mm512_store_si512(tiles[0] + row, low.first);
+    _mm512_store_si512(tiles[1] + row, low.second);
+    _mm512_store_si512(tiles[2] + row, high.first);
+    _mm512_store_si512(tiles[3] + row, high.second);
+  }
+  *largest = running;
+}
+
+[[gnu::always_inline]] inline void zero_sums() {
+  tile_zero<0>();
+  tile_zero<1>();
+  tile_zero<2>();
+  tile_zero<3>();
+}
+
+[[gnu::always_inline]] inline void prefetch_tile(const std::byte* tile) {
+  for (int64_t line = 0; line < 16; ++line) __builtin_prefetch(tile + line * kTileStride);
+}
+
+// One chunk's share of the scores of 32 keys and the queries of tiles `tile` and, if kTwo, tile + 1. Two tiles of
+// queries do not stay in L1 from one step to the next: it asks for those of `next` chunk, as tile loads alone do not
+// keep L2 busy.
+template <bool kTwo>
+[[gnu::always_inline]] inline void multiply_keys(const TileCore::Scratch& s, const std::byte (*keys)[2][kTileBytes],
+                                                 int64_t chunk, int64_t next, int64_t tile) {
+  for (int64_t half = 0; half < 2; ++half) {
+    if constexpr (kTwo) {
+      prefetch_tile(s.queries[tile][2 * next + half]);
+      prefetch_tile(s.queries[tile + 1][2 * next + half]);
+    }
+    tile_load<4>(keys[half][0], kTileStride);
     tile_load<6>(s.queries[tile][2 * chunk + half], kTileStride);
     tile_multiply<0, 4, 6>();
-    tile_load<5>(s.keys[chunk][half][1], kTileStride);
+    tile_load<5>(keys[half][1], kTileStride);
     tile_multiply<2, 5, 6>();
     if constexpr (kTwo) {
       tile_load<7>(s.queries[tile + 1][2 * chunk + half], kTileStride);
@@ -209,98 +263,76 @@ template <bool kTwo>
   }
 }
 
-[[gnu::always_inline]] inline void zero_sums() {
-  tile_zero<0>();
-  tile_zero<1>();
-  tile_zero<2>();
-  tile_zero<3>();
-}
-
-// Step 1 for 32 keys: kOne says that values are the first numbers of the keys (MLA). Multiplications follow the
-// expansion one chunk behind, so that tile loads find its stores in L1.
-template <bool kOne, bool kTwo>
-void score_step(TileCore::Scratch& s, const Attention& a, int64_t tiles, const RowReader& keys, const RowReader& values,
-                int64_t step) {
-  const int64_t key_chunks = divide_up(a.key_dim, kChunk);
-  const int64_t value_chunks = divide_up(a.value_dim, kChunk);
-  __m512i largest = _mm512_setzero_si512();
-  bool* bad = s.bad + step * kStepKeys;
-  __builtin_memset(bad, 0, kStepKeys);
-  zero_sums();
-  for (int64_t chunk = 0; chunk < key_chunks; ++chunk) {
-    if (kOne && chunk < value_chunks) {
-      expand_chunk<true, true>(keys, chunk, &largest, bad, s.keys[chunk], s.values[step] + 4 * chunk);
-    } else {
-      expand_chunk<true, false>(keys, chunk, &largest, bad, s.keys[chunk], nullptr);
-    }
-    if (chunk > 0) multiply_chunk<kTwo>(s, chunk - 1, 0);
-  }
-  if constexpr (!kOne) {
-    for (int64_t chunk = 0; chunk < value_chunks; ++chunk) {
-      expand_chunk<false, true>(values, chunk, &largest, bad, nullptr, s.values[step] + 4 * chunk);
-    }
-  }
-  multiply_chunk<kTwo>(s, key_chunks - 1, 0);
-  store_scores<kTwo>(s, step * kStepKeys, 0);
-  if (tiles > 2) {
+// Step 1. Multiplications follow the expansion one chunk behind, so that tile loads find its stores in L1. With one or
+// two query tiles the key tiles are used once, and four chunks' room (16 KiB) goes round; with more they are used
+// again.
+template <DType kType, bool kTwo>
+void score(TileCore::Scratch& s, const Source& keys, int64_t tiles, StepRange steps, __m512i* largest) {
+  const int64_t chunks = keys.chunks();
+  const int64_t room = tiles > 2 ? kMaxKeyChunks : 4;
+  __m512i running = *largest;
+  for (int64_t step = steps.begin; step < steps.end; ++step) {
+    const std::byte* const* rows = s.key_rows + step * kStepKeys;
+    const int64_t ahead = step + 1 < steps.end ? kStepKeys : 0;
     zero_sums();
-    for (int64_t chunk = 0; chunk < key_chunks; ++chunk) multiply_chunk<true>(s, chunk, 2);
+    int64_t slot = 0, slot_before = 0;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      if (keys.whole(chunk)) {
+        expand_keys<kType, true>(keys, rows, ahead, chunk, &running, s.keys[slot]);
+      } else {
+        expand_keys<kType, false>(keys, rows, ahead, chunk, &running, s.keys[slot]);
+      }
+      if (chunk > 0) multiply_keys<kTwo>(s, s.keys[slot_before], chunk - 1, chunk, 0);
+      slot_before = slot;
+      slot = slot + 1 == room ? 0 : slot + 1;
+    }
+    multiply_keys<kTwo>(s, s.keys[slot_before], chunks - 1, 0, 0);
+    store_scores<kTwo>(s, step * kStepKeys, 0);
+    if (tiles <= 2) continue;
+    zero_sums();
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      multiply_keys<true>(s, s.keys[chunk], chunk, chunk + 1 < chunks ? chunk + 1 : 0, 2);
+    }
     store_scores<true>(s, step * kStepKeys, 2);
   }
-  const bool any_nan = E4m3Expander::has_nan(largest);
-  for (int64_t key = 0; key < kStepKeys; ++key) {
-    if (any_nan && keys.store.dtype == DType::kE4m3 && keys.has_nan(key)) bad[key] = true;
-    if (any_nan && !kOne && values.store.dtype == DType::kE4m3 && values.has_nan(key)) bad[key] = true;
-    for (int64_t query = 0; bad[key] && query < TileCore::kQueries; ++query) {
-      s.scores[step * kStepKeys + key][query] = __builtin_nanf("");
-    }
-  }
+  *largest = running;
 }
 
-// Which positions the 16 queries of a tile see, as vectors.
+// Which positions the 16 queries of a tile see, as vectors. A lane without a query sees what the others do: its numbers
+// are computed and not used.
 struct VisibleLanes {
   __m512i first;
   __m512i last;
-  int64_t all_from = 0, all_to = 0;  // every query sees these
+  int64_t all_from = 0, all_to = INT64_MAX;  // every query sees these
 
   VisibleLanes(const QueryGroup& group, int64_t tile) {
-    alignas(64) int32_t firsts[16] = {}, lasts[16] = {};
-    all_to = INT64_MAX;
-    for (int64_t i = 0; i < 16 && tile * 16 + i < group.count; ++i) {
-      const Visible v = group.visible(tile * 16 + i);
+    alignas(64) int32_t firsts[16], lasts[16];
+    for (int64_t i = 0; i < 16; ++i) {
+      const Visible v = group.visible(smaller(tile * 16 + i, group.count - 1));
       firsts[i] = static_cast<int32_t>(v.first);
       lasts[i] = static_cast<int32_t>(v.last);
       all_from = greater(all_from, v.first);
       all_to = smaller(all_to, v.last);
     }
-    if (group.count < tile * 16 + 16) all_to = 0;  // lanes without a query see nothing
     first = _mm512_load_si512(firsts);
     last = _mm512_load_si512(lasts);
   }
   [[gnu::always_inline]] inline __mmask16 see(int64_t position) const {
-    if (position >= all_from && position < all_to) return 0xffff;
     const __m512i p = _mm512_set1_epi32(static_cast<int32_t>(position));
     return _mm512_mask_cmplt_epi32_mask(_mm512_cmple_epi32_mask(first, p), p, last);
   }
 };
 
-// Steps [begin, end) of a split: those with a position that any query of the group sees. Others would add zeros.
-struct StepRange {
-  int64_t begin = 0, end = 0;
-};
-
-// Step 2 for one query tile.
-void weigh(TileCore::Scratch& s, const QueryGroup& group, int64_t tile, int64_t split_begin, StepRange steps,
-           const Partial& out) {
-  const Attention& a = *group.attention;
-  constexpr float kLog2E = 1.44269504088896341F;
-  const float k_scale = a.k.dtype == DType::kE4m3 ? a.k.scale : 1.0F;
-  const __m512 scale = _mm512_set1_ps(a.scale * k_scale * kLog2E);
-  const VisibleLanes visible(group, tile);
+// Step 2 for one query tile. kMasked: not every query sees every position of the steps.
+template <bool kMasked>
+void weigh(TileCore::Scratch& s, const VisibleLanes& visible, float factor, int64_t tile, int64_t split_begin,
+           StepRange steps, const Partial& out) {
+  const __m512 scale = _mm512_set1_ps(factor);
   __m512 max = _mm512_set1_ps(-__builtin_inff());
   for (int64_t key = steps.begin * kStepKeys; key < steps.end * kStepKeys; ++key) {
     const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[key] + tile * 16), scale);
-    max = _mm512_mask_max_ps(max, visible.see(split_begin + key), x, max);  // a NaN in x leaves max
+    // A NaN in x leaves max.
+    max = kMasked ? _mm512_mask_max_ps(max, visible.see(split_begin + key), x, max) : _mm512_max_ps(x, max);
   }
   __m512 sum = _mm512_setzero_ps();
   const __m512i half_unit = _mm512_set1_epi32(0x8000);
@@ -312,10 +344,11 @@ void weigh(TileCore::Scratch& s, const QueryGroup& group, int64_t tile, int64_t 
       for (int64_t parity = 0; parity < 2; ++parity) {
         const int64_t key = step * kStepKeys + 2 * i + parity;
         const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[key] + tile * 16), scale);
-        const __m512 weight = power_of_two(_mm512_sub_ps(x, max));
+        const __m512i weight = _mm512_castps_si512(power_of_two(_mm512_sub_ps(x, max)));
         // Positive: half a unit up and cut is round to nearest.
-        weights[parity] = _mm512_maskz_and_epi32(visible.see(split_begin + key),
-                                                 _mm512_add_epi32(_mm512_castps_si512(weight), half_unit), upper);
+        const __m512i rounded = _mm512_add_epi32(weight, half_unit);
+        weights[parity] = kMasked ? _mm512_maskz_and_epi32(visible.see(split_begin + key), rounded, upper)
+                                  : _mm512_and_si512(rounded, upper);
         sum = _mm512_add_ps(sum, _mm512_castsi512_ps(weights[parity]));
       }
       pairs[i] = _mm512_or_si512(_mm512_srli_epi32(weights[0], 16), weights[1]);
@@ -327,71 +360,143 @@ void weigh(TileCore::Scratch& s, const QueryGroup& group, int64_t tile, int64_t 
   _mm512_storeu_ps(out.sum + tile * 16, sum);
 }
 
-// Step 3. Sums of up to four tiles are kept at once: of one query tile and four columns tiles, of two and two, or of
-// four and one; each loaded tile of values serves all query tiles.
-void add_values_1(const TileCore::Scratch& s, StepRange steps, int64_t width, const Partial& out) {
-  for (int64_t column = 0; column < width / 16; column += 4) {
-    zero_sums();
-    for (int64_t step = steps.begin; step < steps.end; ++step) {
-      tile_load<4>(s.weights[0][step], kTileStride);
-      tile_load<6>(s.values[step][column], kTileStride);
-      tile_multiply<0, 4, 6>();
-      tile_load<7>(s.values[step][column + 1], kTileStride);
-      tile_multiply<1, 4, 7>();
-      tile_load<6>(s.values[step][column + 2], kTileStride);
-      tile_multiply<2, 4, 6>();
-      tile_load<7>(s.values[step][column + 3], kTileStride);
-      tile_multiply<3, 4, 7>();
-    }
-    float* to = out.values + column * 16;
-    tile_store<0>(to, width * 4);
-    tile_store<1>(to + 16, width * 4);
-    tile_store<2>(to + 32, width * 4);
-    tile_store<3>(to + 48, width * 4);
+// Step 3, one step's share of one chunk's columns: of one query tile and four column tiles, or of two and two.
+template <bool kTwo>
+[[gnu::always_inline]] inline void multiply_values(const TileCore::Scratch& s, int64_t step, int64_t tile,
+                                                   int64_t column) {
+  tile_load<4>(s.weights[tile][step], kTileStride);
+  tile_load<6>(s.values[step][column], kTileStride);
+  tile_multiply<0, 4, 6>();
+  tile_load<7>(s.values[step][column + 1], kTileStride);
+  tile_multiply<1, 4, 7>();
+  if constexpr (kTwo) {
+    tile_load<5>(s.weights[tile + 1][step], kTileStride);
+    tile_multiply<2, 5, 6>();
+    tile_multiply<3, 5, 7>();
+  } else {
+    tile_load<6>(s.values[step][column + 2], kTileStride);
+    tile_multiply<2, 4, 6>();
+    tile_load<7>(s.values[step][column + 3], kTileStride);
+    tile_multiply<3, 4, 7>();
   }
 }
 
-void add_values_2(const TileCore::Scratch& s, StepRange steps, int64_t width, const Partial& out) {
-  for (int64_t column = 0; column < width / 16; column += 2) {
+// The sums of query tile `tile` (and the next) from column tile `column` of a chunk on.
+template <bool kTwo>
+[[gnu::always_inline]] inline void store_values(const Partial& out, int64_t width, int64_t chunk, int64_t tile,
+                                                int64_t column) {
+  float* to = out.values + tile * 16 * width + chunk * kChunk + column * 16;
+  float* third = kTwo ? to + 16 * width : to + 32;
+  tile_store<0>(to, width * 4);
+  tile_store<1>(to + 16, width * 4);
+  tile_store<2>(third, width * 4);
+  tile_store<3>(third + 16, width * 4);
+}
+
+template <bool kTwo>
+[[gnu::always_inline]] inline void multiply_expanded(const TileCore::Scratch& s, StepRange steps, int64_t width,
+                                                     int64_t chunk, int64_t tile, int64_t column, const Partial& out) {
+  zero_sums();
+  for (int64_t step = steps.begin; step < steps.end; ++step) multiply_values<kTwo>(s, step, tile, column);
+  store_values<kTwo>(out, width, chunk, tile, column);
+}
+
+// Step 3. The first columns of a chunk are multiplied while it is expanded, one step behind; the others afterwards, in
+// an order in which each pass finds half of its operands in L1.
+template <DType kType, bool kTwo>
+void add_values(TileCore::Scratch& s, const Source& values, const std::byte* const* value_rows, int64_t tiles,
+                StepRange steps, int64_t width, const Partial& out, __m512i* largest) {
+  __m512i running = *largest;
+  for (int64_t chunk = 0; chunk < values.chunks(); ++chunk) {
     zero_sums();
     for (int64_t step = steps.begin; step < steps.end; ++step) {
-      tile_load<4>(s.weights[0][step], kTileStride);
-      tile_load<6>(s.values[step][column], kTileStride);
-      tile_multiply<0, 4, 6>();
-      tile_load<7>(s.values[step][column + 1], kTileStride);
-      tile_multiply<1, 4, 7>();
-      tile_load<5>(s.weights[1][step], kTileStride);
-      tile_multiply<2, 5, 6>();
-      tile_multiply<3, 5, 7>();
+      const std::byte* const* rows = value_rows + step * kStepKeys;
+      if (values.whole(chunk)) {
+        expand_values<kType, true>(values, rows, chunk, &running, s.values[step]);
+      } else {
+        expand_values<kType, false>(values, rows, chunk, &running, s.values[step]);
+      }
+      if (step > steps.begin) multiply_values<kTwo>(s, step - 1, 0, 0);
     }
-    float* to = out.values + column * 16;
-    tile_store<0>(to, width * 4);
-    tile_store<1>(to + 16, width * 4);
-    tile_store<2>(to + 16 * width, width * 4);
-    tile_store<3>(to + 16 * width + 16, width * 4);
+    multiply_values<kTwo>(s, steps.end - 1, 0, 0);
+    store_values<kTwo>(out, width, chunk, 0, 0);
+    if constexpr (kTwo) {
+      if (tiles > 2) {
+        multiply_expanded<true>(s, steps, width, chunk, 2, 0, out);
+        multiply_expanded<true>(s, steps, width, chunk, 2, 2, out);
+      }
+      multiply_expanded<true>(s, steps, width, chunk, 0, 2, out);
+    }
+  }
+  *largest = running;
+}
+
+bool row_is_infinite(const Source& source, const std::byte* row) {
+  for (int64_t i = 0; i < source.dim; ++i) {
+    uint32_t bits = 0;
+    if (source.store.dtype == DType::kE4m3) {
+      if ((static_cast<uint32_t>(row[i]) & 0x7fU) == 0x7f) return true;
+      continue;
+    }
+    if (source.store.dtype == DType::kBf16) {
+      __builtin_memcpy(reinterpret_cast<std::byte*>(&bits) + 2, row + 2 * i, 2);
+    } else {
+      __builtin_memcpy(&bits, row + 4 * i, 4);
+      bits += 0x8000;  // what rounds to infinity counts
+    }
+    if ((bits & 0x7fffffffU) >= 0x7f800000U) return true;
+  }
+  return false;
+}
+
+// Queries that see a key that is not finite get NaN. Rare: looks at every number again.
+void spread_infinite(const QueryGroup& group, const Source& source, const std::byte* const* rows, int64_t split_begin,
+                     StepRange steps, const Partial& out) {
+  for (int64_t i = steps.begin * kStepKeys; i < steps.end * kStepKeys; ++i) {
+    if (!row_is_infinite(source, rows[i])) continue;
+    for (int64_t query = 0; query < group.count; ++query) {
+      const Visible v = group.visible(query);
+      if (split_begin + i >= v.first && split_begin + i < v.last) out.sum[query] = __builtin_nanf("");
+    }
   }
 }
 
-void add_values_4(const TileCore::Scratch& s, StepRange steps, int64_t width, const Partial& out) {
-  for (int64_t column = 0; column < width / 16; ++column) {
-    zero_sums();
-    for (int64_t step = steps.begin; step < steps.end; ++step) {
-      tile_load<6>(s.values[step][column], kTileStride);
-      tile_load<4>(s.weights[0][step], kTileStride);
-      tile_multiply<0, 4, 6>();
-      tile_load<5>(s.weights[1][step], kTileStride);
-      tile_multiply<1, 5, 6>();
-      tile_load<4>(s.weights[2][step], kTileStride);
-      tile_multiply<2, 4, 6>();
-      tile_load<5>(s.weights[3][step], kTileStride);
-      tile_multiply<3, 5, 6>();
-    }
-    float* to = out.values + column * 16;
-    tile_store<0>(to, width * 4);
-    tile_store<1>(to + 16 * width, width * 4);
-    tile_store<2>(to + 32 * width, width * 4);
-    tile_store<3>(to + 48 * width, width * 4);
+template <DType kType>
+void attend_split(TileCore::Scratch& s, const QueryGroup& group, const Source& keys, const Source& values,
+                  int64_t split_begin, StepRange steps, const Partial& out) {
+  const Attention& a = *group.attention;
+  const int64_t tiles = query_tiles(group);
+  const int64_t width = TileCore::width(a.value_dim);
+  keys.find_rows(group, split_begin, steps, s.key_rows);
+  const bool one_store = a.k.data == a.v.data;
+  const std::byte** value_rows = one_store ? s.key_rows : s.value_rows;
+  if (!one_store) values.find_rows(group, split_begin, steps, value_rows);
+  configure_tiles({.first = 16, .second = 16});
+  __m512i largest_key = _mm512_setzero_si512();
+  __m512i largest_value = _mm512_setzero_si512();
+  tiles > 1 ? score<kType, true>(s, keys, tiles, steps, &largest_key)
+            : score<kType, false>(s, keys, tiles, steps, &largest_key);
+
+  constexpr float kLog2E = 1.44269504088896341F;
+  const float factor = a.scale * (kType == DType::kE4m3 ? a.k.scale : 1.0F) * kLog2E;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const VisibleLanes visible(group, tile);
+    const bool all = visible.all_from <= split_begin + steps.begin * kStepKeys &&
+                     visible.all_to >= split_begin + steps.end * kStepKeys;
+    all ? weigh<false>(s, visible, factor, tile, split_begin, steps, out)
+        : weigh<true>(s, visible, factor, tile, split_begin, steps, out);
   }
+
+  if (tiles == 1) {
+    if (group.count < 16) configure_tiles({.first = group.count, .second = group.count});
+    add_values<kType, false>(s, values, value_rows, tiles, steps, width, out, &largest_value);
+  } else {
+    if (tiles == 3) __builtin_memset(s.weights[3], 0, sizeof s.weights[3]);
+    add_values<kType, true>(s, values, value_rows, tiles, steps, width, out, &largest_value);
+  }
+  release_tiles();
+  if (has_infinite<kType>(largest_key)) spread_infinite(group, keys, s.key_rows, split_begin, steps, out);
+  if (has_infinite<kType>(largest_value)) spread_infinite(group, values, value_rows, split_begin, steps, out);
 }
 
 void TileCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out) {
@@ -403,30 +508,17 @@ void TileCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* s
   const int64_t end = smaller(split_begin + kSplit, visible.last);
   if (begin >= end) return;
   const StepRange steps = {.begin = (begin - split_begin) / kStepKeys, .end = divide_up(end - split_begin, kStepKeys)};
-  const int64_t tiles = query_tiles(group);
-  const bool one = a.k.data == a.v.data;
-  RowReader keys{.store = a.k, .e4m3 = E4m3Expander::make(), .column = group.kv_head * a.key_dim, .dim = a.key_dim};
-  RowReader values{.store = a.v, .e4m3 = keys.e4m3, .column = group.kv_head * a.value_dim, .dim = a.value_dim};
-  const auto score = one ? (tiles > 1 ? score_step<true, true> : score_step<true, false>)
-                         : (tiles > 1 ? score_step<false, true> : score_step<false, false>);
-  configure_tiles({.first = 16, .second = 16});
-  for (int64_t step = steps.begin; step < steps.end; ++step) {
-    keys.find_rows(group, split_begin + step * kStepKeys);
-    if (!one) values.find_rows(group, split_begin + step * kStepKeys);
-    score(s, a, tiles, keys, values, step);
+  const E4m3Expander e4m3 = E4m3Expander::make();
+  const Source keys{.store = a.k, .column = group.kv_head * a.key_dim, .dim = a.key_dim, .e4m3 = e4m3};
+  const Source values{.store = a.v, .column = group.kv_head * a.value_dim, .dim = a.value_dim, .e4m3 = e4m3};
+  switch (a.k.dtype) {
+    case DType::kE4m3:
+      return attend_split<DType::kE4m3>(s, group, keys, values, split_begin, steps, out);
+    case DType::kBf16:
+      return attend_split<DType::kBf16>(s, group, keys, values, split_begin, steps, out);
+    default:
+      return attend_split<DType::kF32>(s, group, keys, values, split_begin, steps, out);
   }
-  for (int64_t tile = 0; tile < tiles; ++tile) weigh(s, group, tile, split_begin, steps, out);
-  const int64_t columns = width(a.value_dim);
-  if (tiles == 1) {
-    if (group.count < 16) configure_tiles({.first = group.count, .second = group.count});
-    add_values_1(s, steps, columns, out);
-  } else if (tiles == 2) {
-    add_values_2(s, steps, columns, out);
-  } else {
-    if (tiles == 3) __builtin_memset(s.weights[3], 0, sizeof s.weights[3]);
-    add_values_4(s, steps, columns, out);
-  }
-  release_tiles();
 }
 
 }  // namespace

@@ -250,6 +250,7 @@ void TileGemm::narrow_expanding(const Block& block, const Operand& x, int64_t ti
   std::byte* ring = scratch_.weights[0][0];
   const std::byte* groups0 = packed_tile(tile, block.begin);
   const std::byte* groups1 = packed_tile(tile + kTiles - 1, block.begin);
+  const int64_t ahead = kTiles * problem_->weight.in / kNvfp4Group * kNvfp4GroupBytes;  // the next tiles
   const std::byte* xs = x.data;
   load_sums<0>(block, 0, tile);
   if constexpr (kTiles == 2) load_sums<1>(block, 0, tile + 1);
@@ -257,6 +258,10 @@ void TileGemm::narrow_expanding(const Block& block, const Operand& x, int64_t ti
     if (s < block.steps) {
       std::byte* to = ring + s % kRing * 2 * kTileBytes;
       const int64_t left = block.columns - s * kStepColumns;
+      for (int64_t line = 0; line < 5; ++line) {
+        __builtin_prefetch(groups0 + ahead + line * 64);
+        if constexpr (kTiles == 2) __builtin_prefetch(groups1 + ahead + line * 64);
+      }
       expand_step(expander, groups0, left, to);
       if constexpr (kTiles == 2) expand_step(expander, groups1, left, to + kTileBytes);
       groups0 += 2 * kNvfp4GroupBytes;

@@ -19,6 +19,7 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 inline constexpr int64_t kSplit = 256;
+inline constexpr int64_t kMaxWorkersPerGroup = 256;
 
 struct Attention {
   Rows q;
@@ -181,51 +182,34 @@ static inline void clear(const Partial& p, int64_t queries) {
   for (int64_t i = 0; i < queries; ++i) p.max[i] = -__builtin_inff(), p.sum[i] = 0;
 }
 
-// A whole group on one worker.
-template <class Core>
-static inline void attend_alone(const QueryGroup& group) {
-  const int64_t width = Core::width(group.attention->value_dim);
-  std::byte* scratch = thread_scratch();
-  const Partial all = partial_at(scratch + Core::kScratchBytes, Core::kQueries);
-  const Partial part = partial_at(scratch + Core::kScratchBytes + partial_bytes(Core::kQueries, width), Core::kQueries);
-  clear(all, group.count);
-  const Visible visible = group.visible_to_any();
-  Core::load_queries(group, scratch);
-  for (int64_t split = visible.first / kSplit; split * kSplit < visible.last; ++split) {
-    Core::attend(group, split * kSplit, scratch, part);
-    for (int64_t query = 0; query < group.count; ++query) fold<Core>(part, all, query, width);
-  }
-  for (int64_t query = 0; query < group.count; ++query) finish<Core>(group, all, query);
-}
-
-// A group by all workers, each computing every workers-th split; the partials lie in the scratch of who computed them.
-// In waves of as many splits as there is room for, each folded before the next begins.
-template <class Core>
-static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
-  constexpr int kMaxWorkers = 256;
+// One group by `workers` workers, each computing every workers-th split; the partials lie in the scratch of who
+// computed them. In waves of as many splits as there is room for, each folded before the next begins. on_all(f) calls
+// f(worker) for each worker, for_queries(numbers, f) calls f(begin, end) for all queries, each of which takes `numbers`
+// steps.
+template <class Core, class OnAll, class ForQueries>
+static inline void attend_group(const QueryGroup& group, int64_t workers, const OnAll& on_all,
+                                const ForQueries& for_queries) {
   const int64_t width = Core::width(group.attention->value_dim);
   const int64_t slot_bytes = partial_bytes(Core::kQueries, width);
   const int64_t slots = (kScratchBytes - Core::kScratchBytes) / slot_bytes - 1;  // the caller's first one is the result
   const Visible visible = group.visible_to_any();
-  const int workers = static_cast<int>(smaller(workers_of(pool), kMaxWorkers));
-  std::byte* memory[kMaxWorkers];
+  std::byte* memory[kMaxWorkersPerGroup];
   const Partial all = partial_at(thread_scratch() + Core::kScratchBytes, Core::kQueries);
   clear(all, group.count);
   const int64_t end = divide_up(visible.last, kSplit);
   for (int64_t begin = visible.first / kSplit; begin < end; begin += slots * workers) {
     const int64_t wave_end = smaller(end, begin + slots * workers);
-    auto compute = [&](int worker, int) {
-      if (worker >= workers || begin + worker >= wave_end) return;
+    on_all([&](int64_t worker) {
+      if (begin + worker >= wave_end) return;
       std::byte* scratch = thread_scratch();
-      memory[worker] = scratch + Core::kScratchBytes + slot_bytes;
+      std::byte* slot = scratch + Core::kScratchBytes + slot_bytes;
+      memory[worker] = slot;
       Core::load_queries(group, scratch);
-      std::byte* slot = memory[worker];
       for (int64_t split = begin + worker; split < wave_end; split += workers, slot += slot_bytes) {
         Core::attend(group, split * kSplit, scratch, partial_at(slot, Core::kQueries));
       }
-    };
-    on_workers(pool, compute);
-    auto fold_queries = [&](int64_t query_begin, int64_t query_end) {
+    });
+    for_queries((wave_end - begin) * width, [&](int64_t query_begin, int64_t query_end) {
       for (int64_t query = query_begin; query < query_end; ++query) {
         for (int64_t split = begin; split < wave_end; ++split) {
           const int64_t index = split - begin;
@@ -234,11 +218,33 @@ static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
         }
         if (wave_end == end) finish<Core>(group, all, query);
       }
-    };
-    // Folding moves 3 * width * 4 bytes a query and split, at about 20 bytes a nanosecond.
-    const int64_t worth_sharing = 40 * 1024 / (3 * width * (wave_end - begin)) + 1;
-    in_chunks(pool, group.count, divide_up(group.count, workers), worth_sharing, fold_queries);
+    });
   }
+  if (visible.first / kSplit < end) return;
+  for (int64_t query = 0; query < group.count; ++query) finish<Core>(group, all, query);  // nothing is visible
+}
+
+template <class Core>
+static inline void attend_alone(const QueryGroup& group) {
+  attend_group<Core>(
+      group, 1, [](const auto& f) { f(0); }, [&](int64_t, const auto& f) { f(0, group.count); });
+}
+
+template <class Core>
+static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
+  const int64_t workers = smaller(workers_of(pool), kMaxWorkersPerGroup);
+  attend_group<Core>(
+      group, workers,
+      [&](const auto& f) {
+        auto task = [&](int worker, int) {
+          if (worker < workers) f(worker);
+        };
+        on_workers(pool, task);
+      },
+      [&](int64_t numbers, const auto& f) {
+        // Folding moves 4 to 12 bytes a number, at about 20 bytes a nanosecond.
+        in_chunks(pool, group.count, divide_up(group.count, workers), 32 * 1024 / numbers + 1, f);
+      });
 }
 
 template <class Core>
