@@ -23,8 +23,9 @@ bool AnswerStream::push(int32_t token) {
     end_with({.reason = FinishReason::kStop, .matched_token = token});
     return true;
   }
+  const size_t known = held_.size();
   held_ += detokenizer_.push(token);
-  if (tokens_ >= rules_.min_new_tokens && match_stop_string()) return true;
+  if (tokens_ >= rules_.min_new_tokens && match_stop_string(known)) return true;
   if (tokens_ >= rules_.max_new_tokens) {
     end_with({.reason = FinishReason::kLength});
     return true;
@@ -37,11 +38,12 @@ std::string AnswerStream::take_text() {
   return std::exchange(ready_, {});
 }
 
-bool AnswerStream::match_stop_string() {
+bool AnswerStream::match_stop_string(size_t known) {
   size_t first = std::string::npos;
   const std::string* matched = nullptr;
   for (const auto& stop : rules_.stop_strings) {
-    const size_t at = held_.find(stop);
+    // One that ended before is one that min_new_tokens let pass.
+    const size_t at = held_.find(stop, known < stop.size() ? 0 : known - stop.size() + 1);
     if (at < first) {
       first = at;
       matched = &stop;

@@ -4,6 +4,7 @@
 // block wins over a length limit later in the same block, and drafts that were never emitted count for nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -35,8 +36,8 @@ class AnswerStream {
   [[nodiscard]] int32_t forbidden_tokens() const { return std::max(0, rules_.min_new_tokens - tokens_); }
 
  private:
-  // Looks for a stop string in held_; cuts and finishes when there is one.
-  bool match_stop_string();
+  // Looks in held_ for a stop string that ends behind its first `known` bytes; cuts and finishes when there is one.
+  bool match_stop_string(size_t known);
   // Moves what can no longer become a stop string from held_ to ready_.
   void release_certain_text();
   void end_with(Finish finish);

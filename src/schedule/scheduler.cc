@@ -62,10 +62,13 @@ Result<std::string> Scheduler::submit(GenerateRequest request, ChunkSink sink) {
 
   std::lock_guard lock(mutex_);
   if (stopping_ || draining_) return error("the server is shutting down");
-  if (static_cast<int32_t>(live_ids_.size()) >= options_.max_running_requests + options_.max_queued_requests) {
+  if (std::ssize(live_ids_) >= int64_t{options_.max_running_requests} + options_.max_queued_requests) {
     return error("the queue is full ({} requests waiting)", options_.max_queued_requests);
   }
-  if (request.id.empty()) request.id = fmt::format("{:016x}", next_id_++);
+  if (request.id.empty()) {
+    do request.id = fmt::format("{:016x}", next_id_++);
+    while (live_ids_.contains(request.id));
+  }
   if (!live_ids_.insert(request.id).second) return error("a request with id '{}' is running already", request.id);
   std::string id = request.id;
   auto sequence = std::make_unique<Sequence>(std::move(request), std::move(sink), tokenizer_, options_.eos_ids);
@@ -282,6 +285,7 @@ void Scheduler::finish(Sequence& sequence, Finish reason) {
   }
   std::lock_guard lock(mutex_);
   live_ids_.erase(sequence.request.id);
+  aborts_.erase(sequence.request.id);  // came too late; the next request of this id must not see it
   if (live_ids_.empty()) idle_.notify_all();
 }
 

@@ -513,6 +513,10 @@ asio::awaitable<std::optional<ApiError>> HttpServer::Impl::Connection::read_body
     }
     if (problem) co_return parse_refusal(problem, server_.options_);
   }
+  buffered(parser.get().body().size());  // a body that came in one piece was never seen half read
+  if (server_.buffered_bytes_ > server_.options_.buffered_bytes_max) {
+    co_return ApiError{.status = 503, .message = "too many request bodies at once; try again"};
+  }
   co_return std::nullopt;
 }
 

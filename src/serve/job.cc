@@ -8,6 +8,15 @@
 #include "base/check.h"
 
 namespace strobe::serve {
+namespace {
+
+// Most refusals are the request's fault; these are not, and the client may try again.
+ApiError refusal_of(const std::string& message) {
+  const bool later = message.starts_with("the queue is full") || message.starts_with("the server is shutting down");
+  return {.status = later ? 503 : 400, .message = message, .code = later ? "overloaded" : ""};
+}
+
+}  // namespace
 
 bool LiveJobs::add(const std::vector<std::string>& ids, const std::shared_ptr<Job>& job, int choices) {
   const std::lock_guard lock(mutex_);
@@ -106,7 +115,7 @@ void Job::submit_all() {
         });
     if (submitted) continue;
     return exchange_->run(
-        [job = shared_from_this(), i, message = submitted.message()] { job->refuse({.message = message}, i); });
+        [job = shared_from_this(), i, message = submitted.message()] { job->refuse(refusal_of(message), i); });
   }
   exchange_->run([job = shared_from_this()] { job->begin(); });
 }

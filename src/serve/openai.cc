@@ -27,12 +27,9 @@ int64_t unix_seconds() {
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// A string, or parts of type text that become one string.
-Refusal read_content(const json& content, const std::string& name, std::string& out) {
-  if (content.is_string()) {
-    out = content.get<std::string>();
-    return std::nullopt;
-  }
+// A string, or parts of type text; which of the two forms a template reads is the text room's affair.
+Refusal check_content(const json& content, const std::string& name) {
+  if (content.is_string()) return std::nullopt;
   if (!content.is_array()) return refuse_field(name, content, "a string or an array of parts");
   for (size_t i = 0; i < content.size(); ++i) {
     const json& part = content[i];
@@ -42,33 +39,30 @@ Refusal read_content(const json& content, const std::string& name, std::string& 
     if (type != "text") return refuse_field(part_name + ".type", type, R"("text")");
     const json text = part.value("text", json());
     if (!text.is_string()) return refuse_field(part_name + ".text", text, "a string");
-    out += text.get_ref<const std::string&>();
   }
   return std::nullopt;
 }
 
-// Messages as chat templates expect them: every content one string.
+// Messages as chat templates know them.
 Refusal read_messages(const json& messages, json& out) {
   if (!messages.is_array() || messages.empty()) {
     return refuse_field("messages", messages, "an array of at least one message");
   }
-  out = json::array();
+  out = messages;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string name = fmt::format("messages[{}]", i);
     if (!messages[i].is_object()) return refuse_field(name, messages[i], "an object with role and content");
-    json message = messages[i];
-    const json role = message.value("role", json());
-    if (role == "developer") message["role"] = "system";
+    const json role = messages[i].value("role", json());
+    if (role == "developer") out[i]["role"] = "system";
     if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool") {
       return refuse_field(name + ".role", role, kRoles);
     }
-    const json content = message.value("content", json());
-    std::string text;
-    if (!content.is_null() || role != "assistant") {  // an assistant that only called tools has none
-      if (auto refusal = read_content(content, name + ".content", text)) return refusal;
+    const json content = messages[i].value("content", json());
+    if (content.is_null() && role == "assistant") {  // one that only called tools has none
+      out[i]["content"] = messages[i].contains("tool_calls") ? json() : json("");
+    } else if (auto refusal = check_content(content, name + ".content")) {
+      return refusal;
     }
-    message["content"] = std::move(text);
-    out.push_back(std::move(message));
   }
   return std::nullopt;
 }

@@ -82,7 +82,8 @@ class GeneratePlanner {
   Refusal read_ids_of(size_t prompts) {
     if (auto refusal = read_rids(fields_, !single_, plan.ids)) return refusal;
     if (plan.ids.empty()) plan.ids.push_back(services_.random.id(""));
-    if (plan.ids.size() != 1 && plan.ids.size() != prompts) {
+    const bool one_each = fields_.rid != nullptr && fields_.rid->is_array();
+    if (one_each && plan.ids.size() != prompts) {
       return refuse_field("rid", *fields_.rid, fmt::format("a string, or an array of {}", prompts));
     }
     return std::nullopt;

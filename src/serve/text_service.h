@@ -20,8 +20,9 @@ class TextService {
   // Ids below the vocabulary size. Always valid UTF-8.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const = 0;
   // Messages to prompt tokens through the chat template, ending where the assistant begins to speak. `messages` is an
-  // array of objects with a string `role` and, mostly, a string `content`; `template_args` an object of further
-  // variables for the template. An Error when the template refuses them or there is none.
+  // array of objects with a string `role` and a `content` that is a string, an array of {"type": "text", "text": ...},
+  // or null in assistant messages with tool calls; `template_args` an object of further variables for the template. An
+  // Error when the template refuses them or there is none.
   virtual Result<std::vector<int32_t>> encode_chat(const nlohmann::json& messages,
                                                    const nlohmann::json& template_args) const = 0;
 };

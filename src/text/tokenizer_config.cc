@@ -3,6 +3,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "text/unicode.h"
+
 namespace strobe {
 namespace {
 
@@ -107,7 +109,7 @@ Result<TokenizerConfig> parse_tokenizer_config(std::string_view text, std::strin
   try {
     file = json::parse(text);
   } catch (const json::exception& e) {
-    return error("{}: {}", name, e.what());
+    return error("{}: {}", name, repaired_utf8(e.what()));
   }
   if (!file.is_object()) return error("{}: holds {}, not an object", name, file.type_name());
   TokenizerConfig config;

@@ -106,11 +106,14 @@ TEST_P(StoreTest, RoundingOfE4m3) {
     numbers.insert(numbers.end(), {middle, -middle, std::nextafter(middle, 1e9F), std::nextafter(middle, 0.0F)});
     numbers.push_back(static_cast<float>(e4m3_value(code)));
   }
-  Matrix x(DType::kF32, 1, static_cast<int64_t>(numbers.size()));
-  for (size_t i = 0; i < numbers.size(); ++i) x.put(0, static_cast<int64_t>(i), numbers[i]);
-  for (const float scale : {1.0F, 0.5F, 0.37F}) {
-    SCOPED_TRACE(scale);
-    expect_right(x, DType::kE4m3, scale, x.columns(), 0, {3}, 1);
+  // The numbers themselves, and times the scale: only a true division brings those back to the midpoints.
+  for (const float scale : {1.0F, 0.5F, 0.37F, 0.013F, 3.0F}) {
+    for (const float factor : {1.0F, scale}) {
+      SCOPED_TRACE(fmt::format("scale {}, numbers times {}", scale, factor));
+      Matrix x(DType::kF32, 1, static_cast<int64_t>(numbers.size()));
+      for (size_t i = 0; i < numbers.size(); ++i) x.put(0, static_cast<int64_t>(i), numbers[i] * factor);
+      expect_right(x, DType::kE4m3, scale, x.columns(), 0, {3}, 1);
+    }
   }
 }
 

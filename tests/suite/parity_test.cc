@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Parity,
                                               setting.param.window);
                          });
 
-// Thresholds below what was measured (see docs/MEASURED.md), above what a broken draft or decoder could reach.
+// Thresholds below what was measured (docs/MEASURED.md), above what a broken draft or decoder could reach.
 TEST(Accuracy, WordProblemsAreSolvedInLongAcceptedRuns) {
   RunningSystem system(pocket_options(true));
   const auto problems = read_json_lines(source_dir() / "tests/data/wordproblems.jsonl");

@@ -47,10 +47,10 @@ struct TileCore {
 
   struct alignas(64) Scratch {
     std::byte queries[kQueryTiles][2 * kMaxKeyChunks][kTileBytes];  // [32 numbers in pairs][16 queries]
-    std::byte keys[kMaxKeyChunks][2][2][kTileBytes];                // chunk, half of it, 16 keys
+    std::byte keys[4][2][2][kTileBytes];                            // chunk, half of it, 16 keys
     std::byte values[kSteps][4][kTileBytes];                        // of one chunk: [32 keys in pairs][16 columns]
-    float scores[kSplit][kQueries];
-    std::byte weights[kQueryTiles][kSteps][kTileBytes];  // [16 queries][32 keys]
+    float scores[kQueryTiles][kSplit][16];                          // key, query
+    std::byte weights[kQueryTiles][kSteps][kTileBytes];             // [16 queries][32 keys]
     const std::byte* key_rows[kSplit];
     const std::byte* value_rows[kSplit];
   };
@@ -74,21 +74,35 @@ int64_t query_tiles(const QueryGroup& group) {
   return divide_up(group.count, 16);
 }
 
+// Numbers [i, i + 64) of a query; zeros from `left` on.
+Halves query_chunk(const Rows& q, int64_t row, int64_t column, int64_t left) {
+  if (left >= kChunk && q.dtype == DType::kBf16) {
+    const Bf16* from = row_bf16(q, row) + column;
+    return split_bf16(_mm512_loadu_si512(from), _mm512_loadu_si512(from + 32));
+  }
+  alignas(64) Bf16 numbers[kChunk];
+  for (int64_t c = 0; c < kChunk; c += kLanes) {
+    const int64_t count = greater(0, smaller(kLanes, left - c));
+    store(numbers + c, count == 0 ? splat(0) : get(q, row, column + c, count));
+  }
+  return split_bf16(_mm512_load_si512(numbers), _mm512_load_si512(numbers + 32));
+}
+
 void TileCore::load_queries(const QueryGroup& group, std::byte* scratch) {
   auto& s = *reinterpret_cast<Scratch*>(scratch);
   const Attention& a = *group.attention;
   for (int64_t tile = 0; tile < query_tiles(group); ++tile) {
+    int64_t rows[16], columns[16];
+    const int64_t count = smaller(16, group.count - tile * 16);
+    for (int64_t i = 0; i < count; ++i) {
+      rows[i] = group.row(tile * 16 + i);
+      columns[i] = group.head(tile * 16 + i) * a.key_dim;
+    }
     for (int64_t chunk = 0; chunk * kChunk < a.key_dim; ++chunk) {
       __m512i low[16], high[16];
       for (int64_t i = 0; i < 16; ++i) {
-        const int64_t query = tile * 16 + i;
-        alignas(64) Bf16 numbers[kChunk];
-        for (int64_t c = 0; c < kChunk; c += kLanes) {
-          const int64_t count = query < group.count ? smaller(kLanes, a.key_dim - chunk * kChunk - c) : 0;
-          const int64_t column = count <= 0 ? 0 : group.head(query) * a.key_dim + chunk * kChunk + c;
-          store(numbers + c, count <= 0 ? splat(0) : get(a.q, group.row(query), column, count));
-        }
-        const Halves h = split_bf16(_mm512_load_si512(numbers), _mm512_load_si512(numbers + 32));
+        Halves h = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        if (i < count) h = query_chunk(a.q, rows[i], columns[i] + chunk * kChunk, a.key_dim - chunk * kChunk);
         low[i] = h.low;
         high[i] = h.high;
       }
@@ -170,7 +184,7 @@ template <DType kType, bool kWhole>
 }
 
 template <DType kType>
-[[gnu::always_inline]] inline bool has_infinite(__m512i largest) {
+bool has_infinite(__m512i largest) {
   return kType == DType::kE4m3 ? E4m3Expander::has_nan(largest)
                                : _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) != 0;
 }
@@ -224,21 +238,11 @@ template <DType kType, bool kWhole>
   tile_zero<3>();
 }
 
-[[gnu::always_inline]] inline void prefetch_tile(const std::byte* tile) {
-  for (int64_t line = 0; line < 16; ++line) __builtin_prefetch(tile + line * kTileStride);
-}
-
-// One chunk's share of the scores of 32 keys and the queries of tiles `tile` and, if kTwo, tile + 1. Two tiles of
-// queries do not stay in L1 from one step to the next: it asks for those of `next` chunk, as tile loads alone do not
-// keep L2 busy.
+// One chunk's share of the scores of 32 keys and the queries of tiles `tile` and, if kTwo, tile + 1.
 template <bool kTwo>
 [[gnu::always_inline]] inline void multiply_keys(const TileCore::Scratch& s, const std::byte (*keys)[2][kTileBytes],
-                                                 int64_t chunk, int64_t next, int64_t tile) {
+                                                 int64_t chunk, int64_t tile) {
   for (int64_t half = 0; half < 2; ++half) {
-    if constexpr (kTwo) {
-      prefetch_tile(s.queries[tile][2 * next + half]);
-      prefetch_tile(s.queries[tile + 1][2 * next + half]);
-    }
     tile_load<4>(keys[half][0], kTileStride);
     tile_load<6>(s.queries[tile][2 * chunk + half], kTileStride);
     tile_multiply<0, 4, 6>();
@@ -254,46 +258,57 @@ template <bool kTwo>
 
 template <bool kTwo>
 [[gnu::always_inline]] inline void store_scores(TileCore::Scratch& s, int64_t key, int64_t tile) {
-  constexpr int64_t kStride = TileCore::kQueries * 4;
-  tile_store<0>(s.scores[key] + tile * 16, kStride);
-  tile_store<2>(s.scores[key + 16] + tile * 16, kStride);
+  tile_store<0>(s.scores[tile][key], kTileStride);
+  tile_store<2>(s.scores[tile][key + 16], kTileStride);
   if constexpr (kTwo) {
-    tile_store<1>(s.scores[key] + tile * 16 + 16, kStride);
-    tile_store<3>(s.scores[key + 16] + tile * 16 + 16, kStride);
+    tile_store<1>(s.scores[tile + 1][key], kTileStride);
+    tile_store<3>(s.scores[tile + 1][key + 16], kTileStride);
   }
 }
 
-// Step 1. Multiplications follow the expansion one chunk behind, so that tile loads find its stores in L1. With one or
-// two query tiles the key tiles are used once, and four chunks' room (16 KiB) goes round; with more they are used
-// again.
+// Sums so far, or zeros before the first chunk.
+template <bool kTwo>
+[[gnu::always_inline]] inline void load_scores(const TileCore::Scratch& s, bool first, int64_t key, int64_t tile) {
+  if (first) return zero_sums();
+  tile_load<0>(s.scores[tile][key], kTileStride);
+  tile_load<2>(s.scores[tile][key + 16], kTileStride);
+  if constexpr (kTwo) {
+    tile_load<1>(s.scores[tile + 1][key], kTileStride);
+    tile_load<3>(s.scores[tile + 1][key + 16], kTileStride);
+  }
+}
+
+// Step 1. One tile of queries (18 KiB for MLA) stays in L1, and sums stay in registers over all chunks. More do not
+// fit: they take three chunks at a time through all steps (24 KiB of queries, 12 of keys), the sums waiting in memory
+// in between. Multiplications follow the expansion one chunk behind, so that tile loads find its stores in L1.
 template <DType kType, bool kTwo>
 void score(TileCore::Scratch& s, const Source& keys, int64_t tiles, StepRange steps, __m512i* largest) {
-  const int64_t chunks = keys.chunks();
-  const int64_t room = tiles > 2 ? kMaxKeyChunks : 4;
+  constexpr int64_t kChunksAtOnce = kTwo ? 3 : kMaxKeyChunks;
   __m512i running = *largest;
-  for (int64_t step = steps.begin; step < steps.end; ++step) {
-    const std::byte* const* rows = s.key_rows + step * kStepKeys;
-    const int64_t ahead = step + 1 < steps.end ? kStepKeys : 0;
-    zero_sums();
-    int64_t slot = 0, slot_before = 0;
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      if (keys.whole(chunk)) {
-        expand_keys<kType, true>(keys, rows, ahead, chunk, &running, s.keys[slot]);
-      } else {
-        expand_keys<kType, false>(keys, rows, ahead, chunk, &running, s.keys[slot]);
+  for (int64_t begin = 0; begin < keys.chunks(); begin += kChunksAtOnce) {
+    const int64_t end = smaller(begin + kChunksAtOnce, keys.chunks());
+    for (int64_t step = steps.begin; step < steps.end; ++step) {
+      const std::byte* const* rows = s.key_rows + step * kStepKeys;
+      const int64_t ahead = step + 1 < steps.end ? kStepKeys : 0;
+      load_scores<kTwo>(s, begin == 0, step * kStepKeys, 0);
+      // Four chunks' room goes round: nothing older is asked for again.
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        if (keys.whole(chunk)) {
+          expand_keys<kType, true>(keys, rows, ahead, chunk, &running, s.keys[chunk % 4]);
+        } else {
+          expand_keys<kType, false>(keys, rows, ahead, chunk, &running, s.keys[chunk % 4]);
+        }
+        if (chunk > begin) multiply_keys<kTwo>(s, s.keys[(chunk - 1) % 4], chunk - 1, 0);
       }
-      if (chunk > 0) multiply_keys<kTwo>(s, s.keys[slot_before], chunk - 1, chunk, 0);
-      slot_before = slot;
-      slot = slot + 1 == room ? 0 : slot + 1;
+      multiply_keys<kTwo>(s, s.keys[(end - 1) % 4], end - 1, 0);
+      store_scores<kTwo>(s, step * kStepKeys, 0);
+      if constexpr (kTwo) {
+        if (tiles <= 2) continue;
+        load_scores<true>(s, begin == 0, step * kStepKeys, 2);
+        for (int64_t chunk = begin; chunk < end; ++chunk) multiply_keys<true>(s, s.keys[chunk % 4], chunk, 2);
+        store_scores<true>(s, step * kStepKeys, 2);
+      }
     }
-    multiply_keys<kTwo>(s, s.keys[slot_before], chunks - 1, 0, 0);
-    store_scores<kTwo>(s, step * kStepKeys, 0);
-    if (tiles <= 2) continue;
-    zero_sums();
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      multiply_keys<true>(s, s.keys[chunk], chunk, chunk + 1 < chunks ? chunk + 1 : 0, 2);
-    }
-    store_scores<true>(s, step * kStepKeys, 2);
   }
   *largest = running;
 }
@@ -330,7 +345,7 @@ void weigh(TileCore::Scratch& s, const VisibleLanes& visible, float factor, int6
   const __m512 scale = _mm512_set1_ps(factor);
   __m512 max = _mm512_set1_ps(-__builtin_inff());
   for (int64_t key = steps.begin * kStepKeys; key < steps.end * kStepKeys; ++key) {
-    const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[key] + tile * 16), scale);
+    const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[tile][key]), scale);
     // A NaN in x leaves max.
     max = kMasked ? _mm512_mask_max_ps(max, visible.see(split_begin + key), x, max) : _mm512_max_ps(x, max);
   }
@@ -343,7 +358,7 @@ void weigh(TileCore::Scratch& s, const VisibleLanes& visible, float factor, int6
       __m512i weights[2];
       for (int64_t parity = 0; parity < 2; ++parity) {
         const int64_t key = step * kStepKeys + 2 * i + parity;
-        const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[key] + tile * 16), scale);
+        const __m512 x = _mm512_mul_ps(_mm512_load_ps(s.scores[tile][key]), scale);
         const __m512i weight = _mm512_castps_si512(power_of_two(_mm512_sub_ps(x, max)));
         // Positive: half a unit up and cut is round to nearest.
         const __m512i rounded = _mm512_add_epi32(weight, half_unit);
@@ -461,7 +476,27 @@ void spread_infinite(const QueryGroup& group, const Source& source, const std::b
   }
 }
 
+// The part of the work that depends on how a store keeps its numbers.
+struct StoreKernels {
+  void (*score_one)(TileCore::Scratch&, const Source&, int64_t, StepRange, __m512i*);
+  void (*score_two)(TileCore::Scratch&, const Source&, int64_t, StepRange, __m512i*);
+  void (*add_one)(TileCore::Scratch&, const Source&, const std::byte* const*, int64_t, StepRange, int64_t,
+                  const Partial&, __m512i*);
+  void (*add_two)(TileCore::Scratch&, const Source&, const std::byte* const*, int64_t, StepRange, int64_t,
+                  const Partial&, __m512i*);
+  bool (*has_infinite)(__m512i);
+};
+
 template <DType kType>
+constexpr StoreKernels kKernelsOf = {score<kType, false>, score<kType, true>, add_values<kType, false>,
+                                     add_values<kType, true>, has_infinite<kType>};
+
+const StoreKernels& kernels_of(DType dtype) {
+  return dtype == DType::kE4m3   ? kKernelsOf<DType::kE4m3>
+         : dtype == DType::kBf16 ? kKernelsOf<DType::kBf16>
+                                 : kKernelsOf<DType::kF32>;
+}
+
 void attend_split(TileCore::Scratch& s, const QueryGroup& group, const Source& keys, const Source& values,
                   int64_t split_begin, StepRange steps, const Partial& out) {
   const Attention& a = *group.attention;
@@ -474,11 +509,12 @@ void attend_split(TileCore::Scratch& s, const QueryGroup& group, const Source& k
   configure_tiles({.first = 16, .second = 16});
   __m512i largest_key = _mm512_setzero_si512();
   __m512i largest_value = _mm512_setzero_si512();
-  tiles > 1 ? score<kType, true>(s, keys, tiles, steps, &largest_key)
-            : score<kType, false>(s, keys, tiles, steps, &largest_key);
+  const StoreKernels& for_keys = kernels_of(a.k.dtype);
+  const StoreKernels& for_values = kernels_of(a.v.dtype);
+  (tiles > 1 ? for_keys.score_two : for_keys.score_one)(s, keys, tiles, steps, &largest_key);
 
   constexpr float kLog2E = 1.44269504088896341F;
-  const float factor = a.scale * (kType == DType::kE4m3 ? a.k.scale : 1.0F) * kLog2E;
+  const float factor = a.scale * (a.k.dtype == DType::kE4m3 ? a.k.scale : 1.0F) * kLog2E;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const VisibleLanes visible(group, tile);
     const bool all = visible.all_from <= split_begin + steps.begin * kStepKeys &&
@@ -489,14 +525,14 @@ void attend_split(TileCore::Scratch& s, const QueryGroup& group, const Source& k
 
   if (tiles == 1) {
     if (group.count < 16) configure_tiles({.first = group.count, .second = group.count});
-    add_values<kType, false>(s, values, value_rows, tiles, steps, width, out, &largest_value);
+    for_values.add_one(s, values, value_rows, tiles, steps, width, out, &largest_value);
   } else {
     if (tiles == 3) __builtin_memset(s.weights[3], 0, sizeof s.weights[3]);
-    add_values<kType, true>(s, values, value_rows, tiles, steps, width, out, &largest_value);
+    for_values.add_two(s, values, value_rows, tiles, steps, width, out, &largest_value);
   }
   release_tiles();
-  if (has_infinite<kType>(largest_key)) spread_infinite(group, keys, s.key_rows, split_begin, steps, out);
-  if (has_infinite<kType>(largest_value)) spread_infinite(group, values, value_rows, split_begin, steps, out);
+  if (for_keys.has_infinite(largest_key)) spread_infinite(group, keys, s.key_rows, split_begin, steps, out);
+  if (for_values.has_infinite(largest_value)) spread_infinite(group, values, value_rows, split_begin, steps, out);
 }
 
 void TileCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out) {
@@ -511,14 +547,7 @@ void TileCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* s
   const E4m3Expander e4m3 = E4m3Expander::make();
   const Source keys{.store = a.k, .column = group.kv_head * a.key_dim, .dim = a.key_dim, .e4m3 = e4m3};
   const Source values{.store = a.v, .column = group.kv_head * a.value_dim, .dim = a.value_dim, .e4m3 = e4m3};
-  switch (a.k.dtype) {
-    case DType::kE4m3:
-      return attend_split<DType::kE4m3>(s, group, keys, values, split_begin, steps, out);
-    case DType::kBf16:
-      return attend_split<DType::kBf16>(s, group, keys, values, split_begin, steps, out);
-    default:
-      return attend_split<DType::kF32>(s, group, keys, values, split_begin, steps, out);
-  }
+  attend_split(s, group, keys, values, split_begin, steps, out);
 }
 
 }  // namespace

@@ -1,0 +1,404 @@
+// Acceptance on a synthetic target: what it says depends on the last two tokens only, and everything is known about it.
+#include "spec/acceptance.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "../engine/chi_square.h"
+
+namespace strobe::spec {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using engine::RandomUse;
+using engine::SamplingParams;
+using engine::TokenChoice;
+
+constexpr int32_t kVocab = 5;
+
+// Any numbers will do, so long as they differ from context to context: here in [-1.5, 1.5].
+float logit(int32_t before_last, int32_t last, int32_t token) {
+  const auto seed = static_cast<uint64_t>(before_last * 100 + last * 10 + token);
+  return static_cast<float>(3 * engine::uniform(seed, 0, RandomUse::kSample) - 1.5);
+}
+
+std::vector<float> logits_after(const Ids& text) {
+  std::vector<float> logits;
+  for (int32_t token = 0; token < kVocab; ++token) {
+    logits.push_back(logit(text[text.size() - 2], text[text.size() - 1], token));
+  }
+  return logits;
+}
+
+// The verify pass over the last token of `text` and `drafted`.
+class Verified {
+ public:
+  Verified(const Ids& text, const Ids& drafted, const SamplingParams& params, int32_t prompt_tokens)
+      : text_(text), drafted_(drafted), params_(params) {
+    Ids so_far = text_;
+    for (size_t t = 0; t <= drafted_.size(); ++t) {
+      const auto row = logits_after(so_far);
+      numbers_.insert(numbers_.end(), row.begin(), row.end());
+      argmax_.push_back(engine::argmax(row));
+      if (t < drafted_.size()) so_far.push_back(drafted_[t]);
+    }
+    sequence_ = {.tokens = std::span(text_).last(1),
+                 .first_position = static_cast<int32_t>(text_.size()) - 1,
+                 .wants_token = true,
+                 .block_tokens = static_cast<int32_t>(drafted_.size()) + 1,
+                 .sampling = &params_,
+                 .history = text_,
+                 .prompt_tokens = prompt_tokens};
+  }
+
+  [[nodiscard]] engine::StepSequence& sequence() { return sequence_; }
+  [[nodiscard]] std::vector<float>& numbers() { return numbers_; }
+  [[nodiscard]] TokenChoice choice() {
+    return {{.logits = Tensor(numbers_.data(), DType::kF32, {static_cast<int64_t>(argmax_.size()), kVocab}),
+             .argmax = argmax_},
+            sequence_,
+            drafted_};
+  }
+
+ private:
+  Ids text_, drafted_;
+  SamplingParams params_;
+  std::vector<float> numbers_;
+  Ids argmax_;
+  engine::StepSequence sequence_;
+};
+
+Ids greedy_text(Ids text, size_t count) {
+  Ids added;
+  while (added.size() < count) {
+    added.push_back(engine::argmax(logits_after(text)));
+    text.push_back(added.back());
+  }
+  return added;
+}
+
+// ---- greedy ----
+
+TEST(AcceptGreedy, DraftsStandUpToTheFirstThatDiffers) {
+  const SamplingParams greedy{.temperature = 0};
+  const Ids text = {1, 2};
+  const Ids right = greedy_text(text, 9);
+  for (size_t drafts = 0; drafts <= 8; ++drafts) {
+    for (size_t agreeing = 0; agreeing <= drafts; ++agreeing) {
+      Ids drafted(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(drafts));
+      // One wrong draft; those behind it agree with plain decoding again, and must count for nothing.
+      if (agreeing < drafts) drafted[agreeing] = (drafted[agreeing] + 1) % kVocab;
+      Verified verified(text, drafted, greedy, 2);
+      const Ids expected(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(agreeing) + 1);
+      EXPECT_EQ(accept(verified.choice(), greedy, drafted), expected) << agreeing << " of " << drafts;
+    }
+  }
+}
+
+TEST(AcceptGreedy, TopKOfOneIsGreedyAtAnyTemperature) {
+  const SamplingParams params{.temperature = 2, .top_k = 1};
+  const Ids text = {3, 0}, right = greedy_text(text, 4);
+  const Ids drafted(right.begin(), right.begin() + 3);
+  Verified verified(text, drafted, params, 2);
+  EXPECT_EQ(accept(verified.choice(), params, drafted), right);
+}
+
+TEST(AcceptGreedy, PenaltiesAndBansMoveTheBestTokenAsInPlainDecoding) {
+  SamplingParams params{.temperature = 0};
+  params.frequency_penalty = 0.7F;
+  params.repetition_penalty = 1.3F;
+  const Ids prompt = {1, 2}, ends = {0, 3};
+  constexpr int32_t kForbidden = 4;
+  // Plain: one row at a time.
+  Ids plain = prompt;
+  for (int32_t i = 0; i < 8; ++i) {
+    Verified one(plain, {}, params, 2);
+    one.sequence().forbidden_early = ends;
+    one.sequence().forbidden_rows = std::max(0, kForbidden - i);
+    plain.push_back(one.choice().choose(0));
+  }
+  const Ids right(plain.begin() + 2, plain.end());
+  EXPECT_NE(right, greedy_text(prompt, 8)) << "the penalties must matter here";
+  for (size_t agreeing = 0; agreeing <= 7; ++agreeing) {
+    Ids drafted(right.begin(), right.end() - 1);
+    if (agreeing < 7) drafted[agreeing] = (drafted[agreeing] + 2) % kVocab;
+    Verified verified(prompt, drafted, params, 2);
+    verified.sequence().forbidden_early = ends;
+    verified.sequence().forbidden_rows = kForbidden;
+    const Ids expected(right.begin(), right.begin() + static_cast<std::ptrdiff_t>(agreeing) + 1);
+    EXPECT_EQ(accept(verified.choice(), params, drafted), expected) << agreeing;
+  }
+}
+
+// ---- the law of sampling ----
+
+using Rule = std::function<Ids(const TokenChoice&, const SamplingParams&, const Ids& drafted)>;
+using Drafter = std::function<Ids(const Ids& text)>;
+
+constexpr size_t kTokens = 3;
+constexpr size_t kTexts = kVocab * kVocab * kVocab;
+constexpr int kRuns = 20000;
+const Ids kPrompt = {4, 1};
+
+size_t index_of(const Ids& three) {
+  return static_cast<size_t>((three[0] * kVocab + three[1]) * kVocab + three[2]);
+}
+
+// How often each text of three tokens comes out, one seed a run.
+std::vector<int64_t> texts_by(const Rule& rule, const Drafter& drafter, SamplingParams params) {
+  std::vector<int64_t> counts(kTexts);
+  for (int run = 0; run < kRuns; ++run) {
+    params.seed = static_cast<uint64_t>(run) * 7919 + 3;
+    Ids text = kPrompt;
+    while (text.size() < kPrompt.size() + kTokens) {
+      const Ids drafted = drafter(text);
+      Verified verified(text, drafted, params, 2);
+      const Ids emitted = rule(verified.choice(), params, drafted);
+      text.insert(text.end(), emitted.begin(), emitted.end());
+    }
+    ++counts[index_of({text[2], text[3], text[4]})];
+  }
+  return counts;
+}
+
+// What plain decoding gives: by the softmax of the logits themselves, in double.
+std::vector<double> softmax_law(double temperature) {
+  std::vector<double> law(kTexts, 1);
+  const auto probability = [&](const Ids& text, int32_t token) {
+    double sum = 0;
+    for (const float l : logits_after(text)) sum += std::exp(l / temperature);
+    return std::exp(logits_after(text)[static_cast<size_t>(token)] / temperature) / sum;
+  };
+  for (int32_t a = 0; a < kVocab; ++a) {
+    for (int32_t b = 0; b < kVocab; ++b) {
+      for (int32_t c = 0; c < kVocab; ++c) {
+        Ids text = kPrompt;
+        for (const int32_t token : {a, b, c}) {
+          law[index_of({a, b, c})] *= probability(text, token);
+          text.push_back(token);
+        }
+      }
+    }
+  }
+  return law;
+}
+
+// The same with filters and penalties: by the distributions of rows without drafts, which sampling_test.cc holds to
+// their definitions.
+std::vector<double> plain_law(const SamplingParams& params) {
+  std::vector<double> law(kTexts, 1);
+  for (int32_t a = 0; a < kVocab; ++a) {
+    for (int32_t b = 0; b < kVocab; ++b) {
+      for (int32_t c = 0; c < kVocab; ++c) {
+        Ids text = kPrompt;
+        for (const int32_t token : {a, b, c}) {
+          law[index_of({a, b, c})] *= Verified(text, {}, params, 2).choice().distribution(0).probability(token);
+          text.push_back(token);
+        }
+      }
+    }
+  }
+  return law;
+}
+
+Ids standard_rule(const TokenChoice& choice, const SamplingParams& params, const Ids& drafted) {
+  return accept(choice, params, drafted);
+}
+
+int32_t least_likely(const Ids& text) {
+  const auto logits = logits_after(text);
+  return static_cast<int32_t>(std::min_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+struct NamedDrafter {
+  const char* name;
+  Drafter draft;
+};
+
+// Drafts may be anything that does not know the coins.
+std::vector<NamedDrafter> drafters() {
+  return {
+      {"the greedy text", [](const Ids& text) { return greedy_text(text, 3); }},
+      {"always the same token",
+       [](const Ids&) {
+         return Ids{2, 2, 2, 2};
+       }},
+      {"one draft", [](const Ids& text) { return greedy_text(text, 1); }},
+      {"what is least likely",
+       [](const Ids& text) {
+         return Ids{least_likely(text), 0};
+       }},
+      {"lengths that change", [](const Ids& text) { return greedy_text(text, text.size() % 3); }},
+  };
+}
+
+TEST(AcceptSampled, GivesTheLawOfPlainDecodingWhateverIsDrafted) {
+  const SamplingParams params{.temperature = 1};
+  const auto law = softmax_law(1);
+  for (const auto& drafter : drafters()) {
+    EXPECT_GT(chi_square_p(texts_by(standard_rule, drafter.draft, params), law), 1e-3) << drafter.name;
+  }
+}
+
+TEST(AcceptSampled, GivesItAtOtherTemperatures) {
+  const auto drafter = drafters()[0].draft;
+  for (const float temperature : {0.4F, 3.0F}) {
+    const SamplingParams params{.temperature = temperature};
+    EXPECT_GT(chi_square_p(texts_by(standard_rule, drafter, params), softmax_law(temperature)), 1e-3) << temperature;
+  }
+}
+
+TEST(AcceptSampled, GivesItWithFiltersAndPenalties) {
+  SamplingParams params{.temperature = 1.3F, .top_p = 0.95F, .top_k = 4, .min_p = 0.05F};
+  params.presence_penalty = 0.5F;
+  params.frequency_penalty = 0.3F;
+  params.repetition_penalty = 1.2F;
+  params.logit_bias = {{3, 0.5F}};
+  const auto law = plain_law(params);
+  for (const auto& drafter : drafters()) {
+    EXPECT_GT(chi_square_p(texts_by(standard_rule, drafter.draft, params), law), 1e-3) << drafter.name;
+  }
+}
+
+TEST(AcceptSampled, TheTestSeesWrongRules) {
+  const SamplingParams params{.temperature = 1};
+  const auto law = softmax_law(1);
+  const Drafter drafter = drafters()[0].draft;
+  const auto p_of = [&](const Rule& rule) { return chi_square_p(texts_by(rule, drafter, params), law); };
+  // The shape of every such rule: walk the drafts, accept or replace.
+  const auto walk = [](const std::function<bool(double coin, double p)>& stands,
+                       const std::function<int32_t(const engine::Distribution&, int32_t draft, const SamplingParams&,
+                                                   int64_t position)>& replace) {
+    return [=](const TokenChoice& choice, const SamplingParams& sampling, const Ids& drafted) {
+      Ids tokens;
+      for (const int32_t draft : drafted) {
+        const auto t = static_cast<int64_t>(tokens.size());
+        const auto d = choice.distribution(t);
+        const int64_t position = choice.position(t);
+        if (stands(engine::uniform(sampling.seed, position, RandomUse::kAccept), d.probability(draft))) {
+          tokens.push_back(draft);
+          continue;
+        }
+        tokens.push_back(replace(d, draft, sampling, position));
+        return tokens;
+      }
+      tokens.push_back(choice.choose(static_cast<int64_t>(tokens.size())));
+      return tokens;
+    };
+  };
+  const auto below = [](double coin, double p) { return coin < p; };
+  const auto without = [](const engine::Distribution& d, int32_t draft, const SamplingParams& sampling, int64_t at) {
+    return engine::sample_without(d, draft, engine::uniform(sampling.seed, at, RandomUse::kResample));
+  };
+  EXPECT_GT(p_of(walk(below, without)), 1e-3) << "the right rule, written once more";
+  EXPECT_LT(p_of(walk([](double, double) { return true; }, without)), 1e-6) << "every draft stands";
+  EXPECT_LT(p_of(walk([](double coin, double p) { return coin < p * 1.1; }, without)), 1e-6) << "a little too kind";
+  EXPECT_LT(p_of(walk(below,
+                      [](const engine::Distribution& d, int32_t, const SamplingParams& sampling, int64_t at) {
+                        return engine::sample(d, engine::uniform(sampling.seed, at, RandomUse::kResample));
+                      })),
+            1e-6)
+      << "the refused draft may be drawn again";
+  EXPECT_LT(p_of(walk(below,
+                      [](const engine::Distribution& d, int32_t draft, const SamplingParams& sampling, int64_t at) {
+                        return engine::sample_without(d, draft, engine::uniform(sampling.seed, at, RandomUse::kAccept));
+                      })),
+            1e-6)
+      << "one coin used twice";
+}
+
+// ---- borders ----
+
+// SplitMix64's output function is one to one: its inverse finds the seed of a wanted number.
+uint64_t undo_xorshift(uint64_t value, int shift) {
+  uint64_t result = value;
+  for (int known = shift; known < 64; known += shift) result = value ^ (result >> shift);
+  return result;
+}
+
+uint64_t inverse_odd(uint64_t factor) {
+  uint64_t inverse = factor;  // Newton's iteration modulo 2^64
+  for (int i = 0; i < 6; ++i) inverse *= 2 - factor * inverse;
+  return inverse;
+}
+
+uint64_t splitmix64_inverse(uint64_t value) {
+  value = undo_xorshift(value, 31) * inverse_odd(0x94d049bb133111ebULL);
+  value = undo_xorshift(value, 27) * inverse_odd(0xbf58476d1ce4e5b9ULL);
+  return undo_xorshift(value, 30) - 0x9e3779b97f4a7c15ULL;
+}
+
+// A seed whose acceptance coin at `position` is `coin`.
+uint64_t seed_of_coin(double coin, int64_t position) {
+  const auto bits = static_cast<uint64_t>(std::ldexp(coin, 53)) << 11;
+  const uint64_t inner = splitmix64_inverse(bits) ^ static_cast<uint64_t>(RandomUse::kAccept);
+  return splitmix64_inverse(splitmix64_inverse(inner) ^ static_cast<uint64_t>(position));
+}
+
+TEST(AcceptSampled, ACoinOfZeroDoesNotAcceptTheImpossible) {
+  const Ids text = {1, 2}, drafted = {3};
+  constexpr int64_t kPosition = 2;
+  SamplingParams params{.temperature = 1, .seed = seed_of_coin(0, kPosition)};
+  ASSERT_EQ(engine::uniform(params.seed, kPosition, RandomUse::kAccept), 0.0);
+  Verified verified(text, drafted, params, 2);
+  const Ids emitted = accept(verified.choice(), params, drafted);
+  EXPECT_EQ(emitted.size(), 2U) << "a coin of zero accepts what has any probability";
+  verified.numbers()[3] = -std::numeric_limits<float>::infinity();
+  const Ids without = accept(verified.choice(), params, drafted);
+  ASSERT_EQ(without.size(), 1U);
+  EXPECT_NE(without[0], 3);
+}
+
+TEST(AcceptSampled, TheCoinMustBeBelowTheProbability) {
+  const Ids text = {1, 2}, drafted = {3};
+  Verified verified(text, drafted, {.temperature = 1}, 2);
+  // Of four equal tokens each has exactly a quarter.
+  for (size_t i = 0; i < kVocab; ++i) verified.numbers()[i] = 1;
+  verified.numbers()[0] = -std::numeric_limits<float>::infinity();
+  for (const auto& [coin, accepted] : {std::pair{0.25 - 0x1p-53, true}, {0.25, false}, {0.25 + 0x1p-53, false}}) {
+    const SamplingParams params{.temperature = 1, .seed = seed_of_coin(coin, 2)};
+    ASSERT_EQ(engine::uniform(params.seed, 2, RandomUse::kAccept), coin);
+    const Ids emitted = accept(verified.choice(), params, drafted);
+    EXPECT_EQ(emitted.size() == 2, accepted) << coin;
+    EXPECT_EQ(emitted[0] == 3, accepted) << "a refused draft must not come back";
+  }
+}
+
+TEST(AcceptSampled, BannedDraftsNeverStand) {
+  const Ids text = {1, 2}, drafted = {3, 1}, ends = {3};
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    const SamplingParams params{.temperature = 1, .seed = seed};
+    Verified verified(text, drafted, params, 2);
+    verified.sequence().forbidden_early = ends;
+    verified.sequence().forbidden_rows = 1;
+    const Ids emitted = accept(verified.choice(), params, drafted);
+    ASSERT_EQ(emitted.size(), 1U);
+    ASSERT_NE(emitted[0], 3);
+  }
+}
+
+TEST(AcceptSampled, ACertainTokenStands) {
+  const Ids text = {1, 2}, drafted = {3};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const SamplingParams params{.temperature = 1, .seed = seed};
+    Verified verified(text, drafted, params, 2);
+    for (size_t i = 0; i < kVocab; ++i) verified.numbers()[i] = i == 3 ? 100.0F : -100.0F;
+    ASSERT_EQ(accept(verified.choice(), params, drafted)[0], 3);
+  }
+}
+
+TEST(AcceptSampled, WithoutDraftsItIsPlainDecoding) {
+  const Ids text = {1, 2};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const SamplingParams params{.temperature = 1, .seed = seed};
+    Verified verified(text, {}, params, 2);
+    EXPECT_EQ(accept(verified.choice(), params, {}), (Ids{verified.choice().choose(0)}));
+  }
+}
+
+}  // namespace
+}  // namespace strobe::spec

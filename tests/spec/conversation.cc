@@ -1,0 +1,144 @@
+#include "conversation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace strobe::spec {
+
+Ids Speaker::answer(int32_t count) const {
+  STROBE_CHECK(count <= said(), "{} of {}", count, said());
+  return {tokens.begin() + prompt_tokens, tokens.begin() + prompt_tokens + count};
+}
+
+void step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const StepOptions& options) {
+  engine::StepPlan plan;
+  for (const Speaker* s : speakers) {
+    const auto pending = static_cast<int32_t>(s->tokens.size()) - s->committed;
+    const bool reading = s->said() == 0;
+    const int32_t fed = std::min(pending, options.chunk_tokens);
+    plan.sequences.push_back(
+        {.tokens = std::span(s->tokens).subspan(static_cast<size_t>(s->committed), static_cast<size_t>(fed)),
+         .first_position = s->committed,
+         .pages = s->pages,
+         .wants_token = fed == pending,
+         .block_tokens = reading ? 1 : options.block_tokens,
+         .sampling = &s->sampling,
+         .history = s->tokens,
+         .prompt_tokens = s->prompt_tokens,
+         .forbidden_early = s->end_tokens,
+         .forbidden_rows = std::max(0, s->min_new_tokens - s->said())});
+  }
+  const engine::StepResult result = stepper.run(plan);
+  STROBE_CHECK(result.outputs.size() == speakers.size(), "{} outputs", result.outputs.size());
+  for (size_t i = 0; i < speakers.size(); ++i) {
+    Speaker& s = *speakers[i];
+    const engine::StepOutput& output = result.outputs[i];
+    const engine::StepSequence& asked = plan.sequences[i];
+    STROBE_CHECK(output.tokens.empty() != asked.wants_token && output.drafted == asked.block_tokens - 1, "{} drafts",
+                 output.drafted);
+    STROBE_CHECK(!asked.wants_token || output.accepted + 1 == std::ssize(output.tokens), "{} accepted",
+                 output.accepted);
+    s.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
+    if (output.drafted > 0) s.accepted.push_back(output.accepted);
+    s.tokens.insert(s.tokens.end(), output.tokens.begin(), output.tokens.end());
+  }
+}
+
+void speak(engine::Stepper& stepper, std::vector<Speaker*> speakers, int32_t count, const StepOptions& options) {
+  for (;;) {
+    std::erase_if(speakers, [&](const Speaker* s) { return s->said() >= count; });
+    if (speakers.empty()) return;
+    step(stepper, speakers, options);
+  }
+}
+
+Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size)
+    : pocket_(pocket),
+      page_size_(page_size),
+      target_store_(model::kv_geometry(pocket.recipe(), target_kv), Pocket::kPages * Pocket::kPageSize / page_size,
+                    page_size),
+      draft_store_(model::kv_geometry(pocket.draft().recipe(), draft_kv),
+                   Pocket::kPages * Pocket::kPageSize / page_size, page_size) {
+  for (int32_t page = 0; page < Pocket::kPages * Pocket::kPageSize / page_size; ++page) {
+    target_store_.poison(page);
+    draft_store_.poison(page);
+  }
+}
+
+engine::PlainStepper Stage::plain() const {
+  engine::TargetModel target = pocket_.target(target_store_);
+  target.capture_layers.clear();
+  return {pocket_.exec(), std::move(target), page_size_, 4096};
+}
+
+DflashStepper Stage::dflash(int32_t block_tokens, int32_t window_tokens) const {
+  return {pocket_.exec(),
+          pocket_.target(target_store_),
+          pocket_.draft(),
+          draft_store_,
+          {.block_tokens = block_tokens, .window_tokens = window_tokens, .page_size = page_size_, .max_rows = 4096}};
+}
+
+Ids Stage::drafts(const Speaker& speaker, int32_t block_tokens) const {
+  engine::RowList rows(page_size_);
+  Ids block(static_cast<size_t>(block_tokens), pocket_.draft().mask_token());
+  block[0] = speaker.tokens.back();
+  rows.add(block, speaker.committed, speaker.pages);
+  Ids tokens(block.size());
+  const int32_t first_visible = 0;
+  pocket_.draft().draft(pocket_.exec(), rows.ids(),
+                        {.positions = rows.positions(),
+                         .slots = rows.slots(),
+                         .requests = rows.requests(),
+                         .first_visible = {&first_visible, 1}},
+                        draft_store_, Tensor(tokens.data(), DType::kI32, {block_tokens}));
+  return {tokens.begin() + 1, tokens.end()};
+}
+
+std::vector<std::byte> stored_bytes(const cache::KvStore& store, std::span<const int32_t> pages, int32_t count) {
+  const cache::KvGeometry& geometry = store.geometry();
+  const auto slot_bytes = static_cast<size_t>(geometry.dim * size_bytes(geometry.dtype));
+  std::vector<std::byte> bytes;
+  for (int64_t layer = 0; layer < geometry.layers; ++layer) {
+    for (int64_t plane = 0; plane < geometry.planes; ++plane) {
+      const kernel::PagedStore paged = store.plane(layer, plane);
+      for (int32_t p = 0; p < count; ++p) {
+        const int64_t slot =
+            int64_t{pages[static_cast<size_t>(p / paged.page_size)]} * paged.page_size + p % paged.page_size;
+        const auto* begin = static_cast<const std::byte*>(paged.data) + static_cast<size_t>(slot) * slot_bytes;
+        bytes.insert(bytes.end(), begin, begin + slot_bytes);
+      }
+    }
+  }
+  return bytes;
+}
+
+Pocket& lone_pocket(const kernel::CpuKernels& kernels) {
+  static std::map<const kernel::CpuKernels*, std::unique_ptr<Pocket>> loaded;
+  auto& pocket = loaded[&kernels];
+  if (!pocket) pocket = std::make_unique<Pocket>(kernels, 1);
+  return *pocket;
+}
+
+const nlohmann::json& traces() {
+  static const nlohmann::json loaded = [] {
+    std::ifstream file(STROBE_SOURCE_DIR "/tests/golden/model/traces.json");
+    return nlohmann::json::parse(file);
+  }();
+  return loaded;
+}
+
+Ids trace_prompt(const std::string& name) {
+  for (const auto& trace : traces()) {
+    if (trace.at("name") == name) return trace.at("prompt_ids");
+  }
+  throw std::runtime_error("no trace " + name);
+}
+
+}  // namespace strobe::spec

@@ -1,0 +1,157 @@
+// Whole assemblies of pocket-k2: what is decided, why, and that the parts are as decided.
+#include "tool/assembly.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tool/command_line.h"
+
+namespace strobe::tool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string pocket(const char* part) {
+  return std::filesystem::path(STROBE_SOURCE_DIR) / "models/pocket-k2" / part;
+}
+
+EngineOptions dflash_options() {
+  EngineOptions o;
+  o.model_path = pocket("target");
+  o.speculative_algorithm = "DFLASH";
+  o.speculative_draft_model_path = pocket("draft");
+  o.threads = 2;
+  o.log_level = "error";
+  o.max_total_tokens = 1000;
+  return o;
+}
+
+std::unique_ptr<System> assembled(const EngineOptions& options) {
+  auto system = assemble(options);
+  if (!system.ok()) throw std::runtime_error(system.message());
+  return std::move(system).value();
+}
+
+std::string reason(const System& system, const std::string& what) {
+  for (const Decision& decision : system.decisions) {
+    if (decision.what == what) return decision.reason;
+  }
+  return "no decision about " + what;
+}
+
+TEST(Assembly, TheDraftsCacheFollowsItsBackend) {
+  struct Case {
+    const char* backend;
+    const char* flag;
+    DType dtype;
+    const char* reason;
+  };
+  const Case cases[] = {
+      {"fa4", "auto", DType::kBf16, "'fa4' needs keys of the type of its queries, so bf16 instead of fp8_e4m3"},
+      {"flashinfer", "auto", DType::kE4m3, "as the target's KV cache; draft attention backend 'flashinfer'"},
+      {"auto", "bf16", DType::kBf16, "as --speculative-draft-kv-cache-dtype"},
+      {"trtllm_mha", "auto", DType::kE4m3, "'flashinfer' can read it"},
+  };
+  for (const Case& c : cases) {
+    EngineOptions options = dflash_options();
+    options.kv_cache_dtype = "fp8_e4m3";
+    options.speculative_draft_attention_backend = c.backend;
+    options.speculative_draft_kv_cache_dtype = c.flag;
+    const auto system = assembled(options);
+    EXPECT_EQ(system->decided("KV cache"), "fp8_e4m3");
+    EXPECT_EQ(system->decided("draft KV cache"), to_string(c.dtype)) << c.backend;
+    EXPECT_THAT(reason(*system, "draft KV cache"), HasSubstr(c.reason));
+    EXPECT_EQ(system->target_store->geometry().dtype, DType::kE4m3);
+    EXPECT_EQ(system->draft_store->geometry().dtype, c.dtype) << c.backend;
+  }
+}
+
+TEST(Assembly, TheKimiCommandLine) {
+  EngineOptions options = dflash_options();
+  options.trust_remote_code = true;
+  options.quantization = "modelopt_fp4";
+  options.moe_runner_backend = "flashinfer_trtllm";
+  options.fp4_gemm_backend = "flashinfer_cutlass";
+  options.attention_backend = "trtllm_mla";
+  options.kv_cache_dtype = "fp8_e4m3";
+  options.speculative_num_draft_tokens = 8;
+  options.speculative_draft_attention_backend = "fa4";
+  options.speculative_draft_window_size = 4096;
+  const auto system = assembled(options);
+  EXPECT_EQ(system->decided("draft KV cache"), "bf16");
+  EXPECT_EQ(system->decided("draft tokens"), "8");
+  EXPECT_THAT(reason(*system, "draft tokens"), HasSubstr("--speculative-num-draft-tokens"));
+  for (const char* role : {"prefill attention", "decode attention", "verify attention"}) {
+    EXPECT_THAT(reason(*system, role), HasSubstr("'trtllm_mla'")) << role;
+  }
+  EXPECT_THAT(reason(*system, "draft attention"), HasSubstr("'fa4'"));
+  EXPECT_THAT(reason(*system, "experts"), HasSubstr("'flashinfer_trtllm'"));
+  EXPECT_THAT(reason(*system, "NVFP4 products"), HasSubstr("'flashinfer_cutlass'"));
+  EXPECT_EQ(system->stepper->max_block_tokens(), 8);
+  EXPECT_EQ(system->options.max_running_requests, 48);
+  EXPECT_EQ(system->options.max_total_tokens, 960) << "whole pages of 64";
+  EXPECT_EQ(system->pages->capacity_pages(), 15);
+  EXPECT_EQ(system->stepper->max_rows(), 512);
+  EXPECT_EQ(system->options.device, "cpu");
+  EXPECT_NE(system->options.cpu_isa, "auto");
+}
+
+TEST(Assembly, VerifyTakesTheBackendOfItsMode) {
+  EngineOptions options = dflash_options();
+  options.prefill_attention_backend = "trtllm_mla";
+  options.decode_attention_backend = "cutedsl_mla";
+  options.speculative_attention_mode = "decode";
+  const auto system = assembled(options);
+  EXPECT_THAT(reason(*system, "prefill attention"), HasSubstr("trtllm_mla"));
+  EXPECT_THAT(reason(*system, "decode attention"), HasSubstr("cutedsl_mla"));
+  EXPECT_THAT(reason(*system, "verify attention"), HasSubstr("cutedsl_mla"));
+}
+
+TEST(Assembly, PlainDecodingHasNoDraft) {
+  EngineOptions options = dflash_options();
+  options.speculative_algorithm.clear();
+  options.speculative_draft_model_path.clear();
+  options.cpu_isa = "ref";
+  options.kv_cache_dtype = "bf16";
+  options.context_length = 300;
+  const auto system = assembled(options);
+  EXPECT_EQ(system->stepper->max_block_tokens(), 1);
+  EXPECT_EQ(system->options.max_running_requests, 64);
+  EXPECT_EQ(system->draft_store, nullptr);
+  EXPECT_EQ(system->decided("draft KV cache"), "");
+  EXPECT_EQ(system->decided("verify attention"), "");
+  EXPECT_EQ(system->decided("KV cache"), "bf16");
+  EXPECT_EQ(system->target_store->geometry().dtype, DType::kF32) << "the reference rounds nothing";
+  EXPECT_EQ(system->context_tokens, 300);
+  start_scheduler(*system);
+  EXPECT_EQ(system->scheduler->stats().max_context_tokens, 300);
+}
+
+TEST(Assembly, ABlockSizeOfOnesOwn) {
+  EngineOptions options = dflash_options();
+  options.speculative_dflash_block_size = 4;
+  options.max_running_requests = 200;
+  const auto system = assembled(options);
+  EXPECT_EQ(system->stepper->max_block_tokens(), 4);
+  EXPECT_EQ(system->options.speculative_num_draft_tokens, 4);
+  EXPECT_EQ(system->stepper->max_rows(), 800) << "every running request's block fits into a step";
+}
+
+TEST(DefaultToPocket, FillsInWhatIsMissing) {
+  EngineOptions nothing;
+  default_to_pocket(nothing);
+  EXPECT_THAT(nothing.model_path, HasSubstr("pocket-k2/target"));
+  EXPECT_THAT(nothing.speculative_draft_model_path, HasSubstr("pocket-k2/draft"));
+  EXPECT_EQ(nothing.speculative_algorithm, "DFLASH");
+  EngineOptions named;
+  named.model_path = "mine";
+  default_to_pocket(named);
+  EXPECT_EQ(named.model_path, "mine");
+  EXPECT_EQ(named.speculative_algorithm, "");
+}
+
+}  // namespace
+}  // namespace strobe::tool
