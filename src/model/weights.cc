@@ -115,14 +115,14 @@ Result<LayerWeights> load_layer(Loader& loader, const std::string& prefix, const
   return weights;
 }
 
-// An MLA row is key and value at once, so it has one scale.
-Result<void> add_kv_scales(const KvScales& scales, bool mla, const std::string& module, std::vector<float>& list) {
-  list.push_back(scales.k);
-  if (!mla) {
-    list.push_back(scales.v);
-  } else if (scales.v != scales.k) {
-    return error("{}: k_scale {} and v_scale {} differ; an MLA cache row is key and value at once and takes one scale",
-                 module, scales.k, scales.v);
+// One scale for each plane of the layer's cache.
+Result<void> add_kv_scales(TensorSource& source, const std::string& module, bool mla, std::vector<float>& list) {
+  if (mla) {
+    STROBE_ASSIGN(const float scale, source.take_latent_scale(module));
+    list.push_back(scale);
+  } else {
+    STROBE_ASSIGN(const KvScales scales, source.take_kv_scales(module));
+    list.insert(list.end(), {scales.k, scales.v});
   }
   return {};
 }
@@ -135,18 +135,14 @@ Result<TargetWeights> load_target_weights(const Recipe& recipe, TensorSource& so
   STROBE_ASSIGN(const QuantTensor embedding, source.take_matrix("model.embed_tokens", recipe.vocab, recipe.hidden));
   if (embedding.format == WeightFormat::kNvfp4) return error("model.embed_tokens.weight is NVFP4; accepted: bf16, f32");
   weights.embedding = arena.copy(embedding);
-  bool scaled = false;
   for (int64_t i = 0; i < recipe.layer_count(); ++i) {
     const LayerRecipe& layer = recipe.layers[static_cast<size_t>(i)];
     const std::string prefix = fmt::format("model.layers.{}.", i);
     STROBE_ASSIGN(LayerWeights loaded, load_layer(loader, prefix, layer, recipe.hidden));
     weights.layers.push_back(std::move(loaded));
-    STROBE_ASSIGN(const KvScales scales, source.take_kv_scales(prefix + "self_attn"));
-    STROBE_TRY(add_kv_scales(scales, std::holds_alternative<MlaRecipe>(layer.attention), prefix + "self_attn",
+    STROBE_TRY(add_kv_scales(source, prefix + "self_attn", std::holds_alternative<MlaRecipe>(layer.attention),
                              weights.kv_scales));
-    scaled = scaled || scales.in_file;
   }
-  if (!scaled) weights.kv_scales.clear();
   STROBE_ASSIGN(weights.norm, loader.vector("model.norm.weight", recipe.hidden));
   if (recipe.tied_head && !source.has("lm_head.weight")) {
     weights.head = arena.pack(embedding);

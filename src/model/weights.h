@@ -58,7 +58,7 @@ struct TargetWeights {
   std::vector<LayerWeights> layers;
   Tensor norm;                   // [hidden]
   QuantTensor head;              // [vocab, hidden]
-  std::vector<float> kv_scales;  // per layer (and plane); empty = all 1
+  std::vector<float> kv_scales;  // per layer and plane of the cache; 1 where the file has none
 };
 
 struct DraftWeights {

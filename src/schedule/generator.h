@@ -43,6 +43,13 @@ struct Finish {
 
 constexpr int kMaxBlockTokens = 32;
 
+// Accept length: tokens a verify step, the target's own one included: (accepted + verify steps) / verify steps; 1 when
+// there was none.
+[[nodiscard]] constexpr double accept_length(int64_t accepted_tokens, int64_t verify_steps) {
+  return verify_steps == 0 ? 1.0
+                           : static_cast<double>(accepted_tokens + verify_steps) / static_cast<double>(verify_steps);
+}
+
 // Counts of one request so far. Tokens are the emitted ones.
 struct Usage {
   int32_t prompt_tokens = 0;
@@ -60,10 +67,7 @@ struct Usage {
   double first_token_ms = 0;  // from submit to the first token
   double total_ms = 0;        // from submit to this chunk
 
-  // Tokens a verify step: (accepted + verify steps) / verify steps; 1 when there was none.
-  [[nodiscard]] double accept_length() const {
-    return verify_steps == 0 ? 1.0 : static_cast<double>(accepted_tokens + verify_steps) / verify_steps;
-  }
+  [[nodiscard]] double accept_length() const { return schedule::accept_length(accepted_tokens, verify_steps); }
 };
 
 // How a token came to be, for people who want to watch.
@@ -103,6 +107,19 @@ struct GeneratorStats {
   std::array<int64_t, kMaxBlockTokens> accept_histogram{};
   int32_t draft_block_tokens = 1;  // 1: no draft
   double recent_tokens_per_second = 0;
+
+  [[nodiscard]] double accept_length() const {
+    return schedule::accept_length(accepted_tokens_total, verify_steps_total);
+  }
+  // Shares: of the drafted tokens that were accepted, of the slots and of the running places in use. 0 of nothing is 0.
+  [[nodiscard]] double accept_rate() const { return share(accepted_tokens_total, drafted_tokens_total); }
+  [[nodiscard]] double slot_usage() const { return share(used_slots, total_slots); }
+  [[nodiscard]] double utilization() const { return share(running_requests, max_running_requests); }
+
+ private:
+  [[nodiscard]] static double share(int64_t part, int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  }
 };
 
 class Generator {

@@ -207,7 +207,7 @@ void Scheduler::run_step() {
       finish(*sequence,
              {.reason = FinishReason::kAbort, .message = fmt::format("the engine failed: {}", failure.what())});
     }
-    std::erase_if(running_, [](const SequencePtr& sequence) { return sequence->answer.finish() || !sequence->sink; });
+    drop_finished();
     return;
   }
   digest(result);
@@ -222,7 +222,7 @@ void Scheduler::digest(const engine::StepResult& result) {
     sequence.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
     if (asked.wants_token) emit_tokens(sequence, output, decoding);
   }
-  std::erase_if(running_, [](const SequencePtr& sequence) { return !sequence->sink; });
+  drop_finished();
 }
 
 void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding) {
@@ -252,41 +252,35 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
   }
   counts_.generated_tokens_total += emitted;
   window_tokens_ += emitted;
+  chunk.text = sequence.answer.take_text();
   if (sequence.answer.finish()) {
-    chunk.text = sequence.answer.take_text();
-    const Finish reason = *sequence.answer.finish();
-    chunk.finish = reason;
-    usage.total_ms = ms_since(sequence.submitted);
-    chunk.usage = usage;
-    sequence.sink(std::move(chunk));
-    sequence.sink = nullptr;
-    finish(sequence, reason);
+    finish(sequence, *sequence.answer.finish(), std::move(chunk));
     return;
   }
-  chunk.text = sequence.answer.take_text();
   usage.total_ms = ms_since(sequence.submitted);
   chunk.usage = usage;
   sequence.sink(std::move(chunk));
 }
 
-void Scheduler::finish(Sequence& sequence, Finish reason) {
+void Scheduler::finish(Sequence& sequence, Finish reason, Chunk chunk) {
   pages_.release(sequence.pages);
   sequence.pages.clear();
   counts_.prompt_tokens_total += sequence.usage.prompt_tokens;
   ++counts_.requests_total;
   if (reason.reason == FinishReason::kAbort) ++counts_.aborted_total;
-  if (sequence.sink) {
-    sequence.usage.total_ms = ms_since(sequence.submitted);
-    Chunk chunk;
-    chunk.finish = std::move(reason);
-    chunk.usage = sequence.usage;
-    sequence.sink(std::move(chunk));
-    sequence.sink = nullptr;
-  }
+  sequence.usage.total_ms = ms_since(sequence.submitted);
+  chunk.finish = std::move(reason);
+  chunk.usage = sequence.usage;
+  sequence.sink(std::move(chunk));
+  sequence.sink = nullptr;
   std::lock_guard lock(mutex_);
   live_ids_.erase(sequence.request.id);
   aborts_.erase(sequence.request.id);  // came too late; the next request of this id must not see it
   if (live_ids_.empty()) idle_.notify_all();
+}
+
+void Scheduler::drop_finished() {
+  std::erase_if(running_, [](const SequencePtr& sequence) { return !sequence->sink; });
 }
 
 void Scheduler::publish_stats() {

@@ -57,7 +57,10 @@ class Scheduler : public Generator {
   void run_step();
   void digest(const engine::StepResult& result);
   void emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding);
-  void finish(Sequence& sequence, Finish reason);
+  // Sends the last chunk (with whatever `chunk` holds already) and gives back what the request had. It stays in its
+  // list, without a sink, until drop_finished.
+  void finish(Sequence& sequence, Finish reason, Chunk chunk = {});
+  void drop_finished();
   [[nodiscard]] int32_t pages_needed(const Sequence& sequence) const;
   [[nodiscard]] int32_t block_tokens(const Sequence& sequence) const;
   void publish_stats();

@@ -501,21 +501,17 @@ asio::awaitable<std::optional<ApiError>> HttpServer::Impl::Connection::read_body
   error_code problem;
   parser.eager(true);
   while (!parser.is_done()) {
-    const size_t bytes = parser.get().body().size();
-    buffered(bytes);
-    if (server_.buffered_bytes_ > server_.options_.buffered_bytes_max) {
-      co_return ApiError{.status = 503, .message = "too many request bodies at once; try again"};
-    }
     if (!parse_some(parser, problem)) {
       if (buffer_.size() >= kPipelinedBytesMax) co_return ApiError{.message = "a chunk head of the body is too long"};
-      deadline_ = start + server_.options_.body_timeout + std::chrono::seconds(bytes / kSlowestBodyBytesPerSecond);
+      deadline_ =
+          start + server_.options_.body_timeout + std::chrono::seconds(buffered_bytes_ / kSlowestBodyBytesPerSecond);
       if (!co_await fill()) co_return read_failure("body of the request");
     }
     if (problem) co_return parse_refusal(problem, server_.options_);
-  }
-  buffered(parser.get().body().size());  // a body that came in one piece was never seen half read
-  if (server_.buffered_bytes_ > server_.options_.buffered_bytes_max) {
-    co_return ApiError{.status = 503, .message = "too many request bodies at once; try again"};
+    buffered(parser.get().body().size());
+    if (server_.buffered_bytes_ > server_.options_.buffered_bytes_max) {
+      co_return ApiError{.status = 503, .message = "too many request bodies at once; try again"};
+    }
   }
   co_return std::nullopt;
 }

@@ -5,30 +5,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "text/unicode.h"
+
 namespace strobe::serve {
 namespace {
-
-// Bytes of the well-formed UTF-8 sequence at the head of `text` (Unicode table 3-7), or 0 when there is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto within = [&](size_t i, unsigned low, unsigned high) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return within(1, 0x80, 0xBF) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const unsigned low = first == 0xE0 ? 0xA0 : 0x80;
-    const unsigned high = first == 0xED ? 0x9F : 0xBF;
-    return within(1, low, high) && within(2, 0x80, 0xBF) ? 3 : 0;
-  }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const unsigned low = first == 0xF0 ? 0x90 : 0x80;
-    const unsigned high = first == 0xF4 ? 0x8F : 0xBF;
-    return within(1, low, high) && within(2, 0x80, 0xBF) && within(3, 0x80, 0xBF) ? 4 : 0;
-  }
-  return 0;
-}
 
 void append_escaped(std::string& out, unsigned char byte) {
   switch (byte) {
@@ -70,9 +50,9 @@ void append_json_string(std::string& out, std::string_view text) {
       plain = ++i;
       continue;
     }
-    const size_t length = utf8_length(text.substr(i, 4));
-    if (length > 0) {
-      i += length;
+    const Utf8Part part = utf8_part(text.substr(i));
+    if (part.kind == Utf8Part::Kind::kCharacter) {
+      i += part.bytes;
       continue;
     }
     flush(i);

@@ -31,10 +31,8 @@ void write_load(PrometheusText& text, const schedule::GeneratorStats& stats) {
   text.gauge("sglang:num_queue_reqs", "Requests that wait for room", stats.queued_requests);
   text.gauge("sglang:num_used_tokens", "Token slots in use", static_cast<double>(stats.used_slots));
   text.gauge("sglang:max_total_num_tokens", "Token slots there are", static_cast<double>(stats.total_slots));
-  text.gauge("sglang:token_usage", "Share of the token slots in use",
-             ratio(static_cast<double>(stats.used_slots), static_cast<double>(stats.total_slots)));
-  text.gauge("sglang:utilization", "Share of the request places in use",
-             ratio(stats.running_requests, stats.max_running_requests));
+  text.gauge("sglang:token_usage", "Share of the token slots in use", stats.slot_usage());
+  text.gauge("sglang:utilization", "Share of the request places in use", stats.utilization());
   text.gauge("sglang:gen_throughput", "Tokens a second, lately", stats.recent_tokens_per_second);
   text.counter("sglang:prompt_tokens_total", "Prompt tokens taken", static_cast<double>(stats.prompt_tokens_total));
   text.counter("sglang:generation_tokens_total", "Tokens generated", static_cast<double>(stats.generated_tokens_total));
@@ -42,9 +40,8 @@ void write_load(PrometheusText& text, const schedule::GeneratorStats& stats) {
 
 void write_speculation(PrometheusText& text, const schedule::GeneratorStats& stats) {
   const auto verify_steps = static_cast<double>(stats.verify_steps_total);
-  text.gauge("sglang:spec_accept_length", "Tokens of a verify step, its own one included", accept_length(stats));
-  text.gauge("sglang:spec_accept_rate", "Share of the draft tokens that were accepted",
-             ratio(static_cast<double>(stats.accepted_tokens_total), static_cast<double>(stats.drafted_tokens_total)));
+  text.gauge("sglang:spec_accept_length", "Tokens of a verify step, its own one included", stats.accept_length());
+  text.gauge("sglang:spec_accept_rate", "Share of the draft tokens that were accepted", stats.accept_rate());
   text.gauge("sglang:spec_num_draft_tokens", "Tokens of a draft block", stats.draft_block_tokens);
   text.counter("sglang:spec_verify_calls_total", "Verify steps, counted for each request", verify_steps);
   text.counter("strobe:spec_drafted_tokens_total", "Tokens drafted", static_cast<double>(stats.drafted_tokens_total));
@@ -66,12 +63,6 @@ void write_speculation(PrometheusText& text, const schedule::GeneratorStats& sta
 }
 
 }  // namespace
-
-double accept_length(const schedule::GeneratorStats& stats) {
-  if (stats.verify_steps_total == 0) return 1.0;
-  return static_cast<double>(stats.accepted_tokens_total + stats.verify_steps_total) /
-         static_cast<double>(stats.verify_steps_total);
-}
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 

@@ -77,7 +77,4 @@ class Metrics {
   std::map<std::pair<std::string, int>, int64_t> answers_;  // (route, status) -> count
 };
 
-// Tokens a verify step over all requests; 1 when there was none.
-[[nodiscard]] double accept_length(const schedule::GeneratorStats& stats);
-
 }  // namespace strobe::serve

@@ -28,11 +28,9 @@ class AcceptSinceFlush {
   // nullopt when there was no verify step.
   [[nodiscard]] std::optional<double> length(const schedule::GeneratorStats& now) const {
     const std::lock_guard lock(mutex_);
-    schedule::GeneratorStats since;
-    since.verify_steps_total = now.verify_steps_total - verify_steps_;
-    since.accepted_tokens_total = now.accepted_tokens_total - accepted_tokens_;
-    if (since.verify_steps_total <= 0) return std::nullopt;
-    return accept_length(since);
+    const int64_t steps = now.verify_steps_total - verify_steps_;
+    if (steps <= 0) return std::nullopt;
+    return schedule::accept_length(now.accepted_tokens_total - accepted_tokens_, steps);
   }
 
  private:
@@ -40,10 +38,6 @@ class AcceptSinceFlush {
   int64_t verify_steps_ = 0;
   int64_t accepted_tokens_ = 0;
 };
-
-double ratio(double part, double whole) {
-  return whole > 0 ? part / whole : 0;
-}
 
 // Values that came from files or flags may hold any bytes.
 std::string dump(const json& value) {
@@ -91,13 +85,12 @@ void handle_loads(const Services& services, Exchange& exchange) {
   out.field("num_running_reqs", stats.running_requests).field("num_waiting_reqs", stats.queued_requests);
   out.field("num_total_reqs", stats.running_requests + stats.queued_requests);
   out.field("num_used_tokens", stats.used_slots).field("max_total_num_tokens", stats.total_slots);
-  out.field("token_usage", ratio(static_cast<double>(stats.used_slots), static_cast<double>(stats.total_slots)));
+  out.field("token_usage", stats.slot_usage());
   out.field("gen_throughput", stats.recent_tokens_per_second);
-  out.field("utilization", ratio(stats.running_requests, stats.max_running_requests));
+  out.field("utilization", stats.utilization());
   out.field("max_running_requests", stats.max_running_requests);
-  out.key("speculative").begin_object().field("accept_length", accept_length(stats));
-  out.field("accept_rate",
-            ratio(static_cast<double>(stats.accepted_tokens_total), static_cast<double>(stats.drafted_tokens_total)));
+  out.key("speculative").begin_object().field("accept_length", stats.accept_length());
+  out.field("accept_rate", stats.accept_rate());
   out.end_object().end_object().end_array().end_object();
   exchange.send({.body = out.take()});
 }

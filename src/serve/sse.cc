@@ -75,9 +75,7 @@ void write_usage(JsonWriter& json, const UsageTotals& usage, int32_t draft_block
   json.field("spec_verify_ct", usage.verify_steps);
   json.field("drafted_tokens", usage.drafted_tokens);
   json.field("accepted_tokens", usage.accepted_tokens);
-  const auto steps = static_cast<double>(usage.verify_steps);
-  json.field("accept_length",
-             usage.verify_steps == 0 ? 1.0 : (static_cast<double>(usage.accepted_tokens) + steps) / steps);
+  json.field("accept_length", schedule::accept_length(usage.accepted_tokens, usage.verify_steps));
   json.key("accept_histogram");
   write_accept_histogram(json, usage.accept_histogram, draft_block_tokens);
   json.end_object();

@@ -99,10 +99,9 @@ Result<void> read_target(System& system) {
     return error("{}/config.json: max_position_embeddings {}: a prompt and an answer need at least 2 positions",
                  o.model_path, config.max_positions);
   }
-  STROBE_ASSIGN(system.tokenizer, Tokenizer::load(o.tokenizer_path.empty() ? o.model_path : o.tokenizer_path));
+  STROBE_ASSIGN(system.tokenizer, Tokenizer::load(o.tokenizer_folder()));
   if (system.tokenizer->vocab_size() > config.vocab_size) {
-    return error("{}: the tokenizer has {} tokens, the model {}",
-                 o.tokenizer_path.empty() ? o.model_path : o.tokenizer_path, system.tokenizer->vocab_size(),
+    return error("{}: the tokenizer has {} tokens, the model {}", o.tokenizer_folder(), system.tokenizer->vocab_size(),
                  config.vocab_size);
   }
   STROBE_ASSIGN(system.recipe, model::target_recipe(config));

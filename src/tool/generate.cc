@@ -137,8 +137,7 @@ struct Totals {
     if (decode_ms > 0)
       text += fmt::format(", {:.0f} tokens/s decoding", static_cast<double>(tokens - answers) * 1000 / decode_ms);
     if (verify_steps > 0)
-      text += fmt::format(", accept length {:.2f}",
-                          static_cast<double>(accepted + verify_steps) / static_cast<double>(verify_steps));
+      text += fmt::format(", accept length {:.2f}", schedule::accept_length(accepted, verify_steps));
     if (failed > 0) text += fmt::format(", {} failed", failed);
     return text;
   }
@@ -184,8 +183,7 @@ Result<int> generate(GenerateOptions o) {
   default_to_pocket(o.engine);
   if (o.quiet && o.engine.log_level == "info") o.engine.log_level = "warning";
   STROBE_ASSIGN(auto system, assemble(o.engine));
-  const auto text = make_text_service(*system->tokenizer,
-                                      o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path);
+  const auto text = make_text_service(*system->tokenizer, o.engine.tokenizer_folder());
   start_scheduler(*system);
 
   std::random_device entropy;

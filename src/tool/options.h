@@ -47,6 +47,11 @@ struct EngineOptions {
 
   std::string log_level = "info";
 
+  // The folder of tokenizer and chat template.
+  [[nodiscard]] const std::string& tokenizer_folder() const {
+    return tokenizer_path.empty() ? model_path : tokenizer_path;
+  }
+
   // visitor(flag names, field, help)
   template <class Visitor>
   void visit(Visitor&& v) {

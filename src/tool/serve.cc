@@ -68,7 +68,7 @@ serve::ServerInfo server_info(ServeOptions& o, System& system) {
   serve::ServerInfo info;
   info.model_name = model_name(o);
   info.model_path = o.engine.model_path;
-  info.tokenizer_path = o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path;
+  info.tokenizer_path = o.engine.tokenizer_folder();
   info.model_type = system.config.wrapper_type.empty() ? system.config.model_type : system.config.wrapper_type;
   info.architectures = system.config.architectures;
   info.version = STROBE_VERSION;
@@ -112,8 +112,7 @@ Result<int> serve_model(ServeOptions o) {
   engine::Stopwatch watch;
   default_to_pocket(o.engine);
   STROBE_ASSIGN(auto system, assemble(o.engine));
-  const auto text = make_text_service(*system->tokenizer,
-                                      o.engine.tokenizer_path.empty() ? o.engine.model_path : o.engine.tokenizer_path);
+  const auto text = make_text_service(*system->tokenizer, o.engine.tokenizer_folder());
   // From here on signals are taken by sigwait, in this thread alone: they are blocked before the threads that serve
   // start. Until here, and while running requests are being let go below, a signal ends the program at once.
   sigset_t signals;
