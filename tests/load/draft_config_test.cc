@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "load/safetensors_writer.h"
+#include "source_dir.h"
 
 namespace strobe {
 namespace {
@@ -17,8 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::filesystem::path kFixtures = STROBE_SOURCE_DIR "/tests/load/fixtures";
-const std::filesystem::path kPocket = STROBE_SOURCE_DIR "/models/pocket-k2";
+const std::filesystem::path kFixtures = source_dir() / "tests/load/fixtures";
+const std::filesystem::path kPocket = source_dir() / "models/pocket-k2";
 
 json kimi() {
   return *read_json_file(kFixtures / "kimi-k2.6-dflash/config.json");

@@ -8,6 +8,7 @@
 
 #include "base/failure.h"
 #include "load/safetensors_writer.h"
+#include "source_dir.h"
 
 namespace strobe {
 namespace {
@@ -18,8 +19,8 @@ using strobe::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kFixtures = STROBE_SOURCE_DIR "/tests/load/fixtures";
-const std::filesystem::path kPocket = STROBE_SOURCE_DIR "/models/pocket-k2/target";
+const std::filesystem::path kFixtures = source_dir() / "tests/load/fixtures";
+const std::filesystem::path kPocket = source_dir() / "models/pocket-k2/target";
 
 json read(const std::filesystem::path& path) {
   return *read_json_file(path);

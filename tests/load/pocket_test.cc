@@ -8,6 +8,7 @@
 #include "load/model_config.h"
 #include "load/safetensors_writer.h"
 #include "load/tensor_source.h"
+#include "source_dir.h"
 
 namespace strobe {
 namespace {
@@ -16,7 +17,7 @@ using strobe::testing::TempFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const std::filesystem::path kPocket = STROBE_SOURCE_DIR "/models/pocket-k2";
+const std::filesystem::path kPocket = source_dir() / "models/pocket-k2";
 constexpr auto kNorm = {DType::kBf16};
 
 Result<TensorSource> open(const std::filesystem::path& folder, const NameRules& rules, const QuantConfig& quant) {

@@ -1,4 +1,5 @@
 #include "load/rope.h"
+#include "source_dir.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ Result<RopeConfig> parse(const json& config, bool deepseek = false) {
 constexpr float kFrequencyTolerance = 2e-6F;
 
 TEST(Rope, EqualsTransformers) {
-  std::ifstream file(STROBE_SOURCE_DIR "/tests/golden/rope.json");
+  std::ifstream file(source_dir() / "tests/golden/rope.json");
   const json cases = json::parse(file);
   ASSERT_GE(cases.size(), 13U);
   for (const json& golden : cases) {

@@ -10,15 +10,14 @@
 #include <vector>
 
 #include "load/safetensors.h"
+#include "source_dir.h"
 
 namespace strobe {
 
 class Golden {
  public:
   explicit Golden(const std::string& name)
-      : file_(SafetensorsFile::open(std::filesystem::path(STROBE_SOURCE_DIR) / "tests/golden/model" /
-                                    (name + ".safetensors"))
-                  .value()) {}
+      : file_(SafetensorsFile::open(source_dir() / "tests/golden/model" / (name + ".safetensors")).value()) {}
 
   [[nodiscard]] std::vector<float> floats(const std::string& name) const { return read<float>(name, FileDType::kF32); }
   [[nodiscard]] std::vector<int32_t> ints(const std::string& name) const {

@@ -14,6 +14,7 @@
 #include "model/dflash_draft.h"
 #include "model/families.h"
 #include "ops/exec.h"
+#include "source_dir.h"
 
 namespace strobe::model {
 
@@ -24,7 +25,7 @@ class Pocket {
 
   Pocket(const kernel::CpuKernels& kernels, int threads)
       : pool_(threads), workspace_(), exec_(pool_, kernels, workspace_), arena_(kernels) {
-    const std::filesystem::path root = std::filesystem::path(STROBE_SOURCE_DIR) / "models/pocket-k2";
+    const std::filesystem::path root = source_dir() / "models/pocket-k2";
     load_target(root / "target");
     load_draft(root / "draft");
   }

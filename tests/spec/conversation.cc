@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "source_dir.h"
 
 namespace strobe::spec {
 
@@ -128,7 +129,7 @@ Pocket& lone_pocket(const kernel::CpuKernels& kernels) {
 
 const nlohmann::json& traces() {
   static const nlohmann::json loaded = [] {
-    std::ifstream file(STROBE_SOURCE_DIR "/tests/golden/model/traces.json");
+    std::ifstream file(source_dir() / "tests/golden/model/traces.json");
     return nlohmann::json::parse(file);
   }();
   return loaded;

@@ -12,14 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "source_dir.h"
 #include "tool/assembly.h"
 #include "tool/text_adapter.h"
 
 namespace strobe::suite {
-
-inline std::filesystem::path source_dir() {
-  return STROBE_SOURCE_DIR;
-}
 
 inline tool::EngineOptions pocket_options(bool dflash) {
   tool::EngineOptions options;

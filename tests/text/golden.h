@@ -8,10 +8,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "source_dir.h"
+
 namespace strobe::testing {
 
 inline std::filesystem::path source_path(const std::string& path) {
-  return std::filesystem::path(STROBE_SOURCE_DIR) / path;
+  return source_dir() / path;
 }
 
 inline std::filesystem::path golden_path(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "source_dir.h"
 #include "tool/command_line.h"
 
 namespace strobe::tool {
@@ -15,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string pocket(const char* part) {
-  return std::filesystem::path(STROBE_SOURCE_DIR) / "models/pocket-k2" / part;
+  return source_dir() / "models/pocket-k2" / part;
 }
 
 EngineOptions dflash_options() {

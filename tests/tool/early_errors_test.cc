@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "../text/scratch_folder.h"
+#include "source_dir.h"
 #include "tool/assembly.h"
 
 namespace strobe::tool {
@@ -23,7 +24,7 @@ class EarlyErrors : public ::testing::Test {
   EarlyErrors() {
     for (const char* part : {"target", "draft"}) {
       fs::create_directories(folder_.path() / part);
-      for (const auto& file : fs::directory_iterator(fs::path(STROBE_SOURCE_DIR) / "models/pocket-k2" / part)) {
+      for (const auto& file : fs::directory_iterator(source_dir() / "models/pocket-k2" / part)) {
         if (file.path().string().find(".safetensors") == std::string::npos) {
           fs::copy(file.path(), folder_.path() / part / file.path().filename());
         }
