@@ -30,6 +30,7 @@ struct GenerateRequest {
   StopRules stop;
   bool skip_special_tokens = true;
   bool speculative = true;  // false: plain decoding for this request
+  int32_t timeout_ms = 0;   // from submit to the last chunk; behind it the request is aborted. 0: no limit
 };
 
 enum class FinishReason { kStop, kLength, kAbort };
@@ -54,9 +55,10 @@ constexpr int kMaxBlockTokens = 32;
 struct Usage {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
-  int32_t cached_tokens = 0;
-  int32_t verify_steps = 0;  // steps with a draft
-  int32_t decode_steps = 0;  // steps after prefill, with or without a draft
+  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+  int32_t preemptions = 0;    // how often it lost its pages to older requests and read its text again
+  int32_t verify_steps = 0;   // steps with a draft
+  int32_t decode_steps = 0;   // steps after prefill, with or without a draft
   int32_t drafted_tokens = 0;
   // Drafts that the target agreed with: how well the draft knows the target. In an answer's last step some of them may
   // lie behind its end; tokens a client got per step are completion_tokens / decode_steps.
@@ -86,21 +88,24 @@ struct Chunk {
   Usage usage;
 };
 
-// Called on the scheduler's thread, in order, and never after the chunk that has `finish`. Must return quickly and not
-// throw.
+// Called on one thread of the generator's, in order, and never after the chunk that has `finish`; when that one comes,
+// the request's pages are free and stats() knows of its end. Must return quickly and not throw.
 using ChunkSink = std::function<void(Chunk)>;
 
 struct GeneratorStats {
   int32_t running_requests = 0;
   int32_t queued_requests = 0;
-  int64_t total_slots = 0;  // tokens that fit
-  int64_t used_slots = 0;
+  int64_t total_slots = 0;   // tokens that fit
+  int64_t used_slots = 0;    // by requests
+  int64_t cached_slots = 0;  // by the prefix cache alone: given to requests when they are short
   int32_t max_running_requests = 0;
   int32_t max_context_tokens = 0;  // prompt and answer of one request
   int64_t prompt_tokens_total = 0;
   int64_t generated_tokens_total = 0;
   int64_t requests_total = 0;
   int64_t aborted_total = 0;
+  int64_t cached_tokens_total = 0;  // of the prompts' tokens
+  int64_t preemptions_total = 0;
   int64_t verify_steps_total = 0;
   int64_t drafted_tokens_total = 0;
   int64_t accepted_tokens_total = 0;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
-#include "base/failure.h"
 #include "base/log.h"
 
 namespace strobe::schedule {
@@ -20,7 +20,11 @@ double ms_since(Clock::time_point start) {
 
 Scheduler::Scheduler(engine::Stepper& stepper, cache::PagePool& pages, const Tokenizer& tokenizer,
                      SchedulerOptions options)
-    : stepper_(stepper), pages_(pages), tokenizer_(tokenizer), options_(std::move(options)) {
+    : stepper_(stepper),
+      pages_(pages),
+      tokenizer_(tokenizer),
+      options_(std::move(options)),
+      tree_(pages, options_.prefix_cache) {
   STROBE_CHECK(options_.max_context_tokens > 1 && options_.max_running_requests > 0, "context {}, running {}",
                options_.max_context_tokens, options_.max_running_requests);
   STROBE_CHECK(options_.max_running_requests * stepper.max_block_tokens() <= stepper.max_rows(),
@@ -43,89 +47,37 @@ Scheduler::~Scheduler() {
   thread_.join();
 }
 
-// ---- the callers' side ----
-
-Result<std::string> Scheduler::submit(GenerateRequest request, ChunkSink sink) {
-  const auto prompt = static_cast<int32_t>(request.prompt_ids.size());
-  if (prompt == 0) return error("the prompt is empty; at least one token is needed");
-  for (const int32_t id : request.prompt_ids) {
-    if (id < 0 || id >= options_.vocab)
-      return error("prompt token {} is outside the vocabulary [0, {})", id, options_.vocab);
-  }
-  if (prompt >= options_.max_context_tokens) {
-    return error("the prompt has {} tokens; at most {} fit into the context of {} with room for an answer", prompt,
-                 options_.max_context_tokens - 1, options_.max_context_tokens);
-  }
-  if (request.stop.max_new_tokens < 1)
-    return error("max_new_tokens is {}; at least 1 is needed", request.stop.max_new_tokens);
-  request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, options_.max_context_tokens - prompt);
-
-  std::lock_guard lock(mutex_);
-  if (stopping_ || draining_) return error("the server is shutting down");
-  if (std::ssize(live_ids_) >= int64_t{options_.max_running_requests} + options_.max_queued_requests) {
-    return error("the queue is full ({} requests waiting)", options_.max_queued_requests);
-  }
-  if (request.id.empty()) {
-    do request.id = fmt::format("{:016x}", next_id_++);
-    while (live_ids_.contains(request.id));
-  }
-  if (!live_ids_.insert(request.id).second) return error("a request with id '{}' is running already", request.id);
-  std::string id = request.id;
-  auto sequence = std::make_unique<Sequence>(std::move(request), std::move(sink), tokenizer_, options_.eos_ids);
-  if (pages_needed(*sequence) > pages_.capacity_pages()) {
-    live_ids_.erase(id);
-    return error("prompt and answer may take {} tokens; the cache holds {}",
-                 sequence->usage.prompt_tokens + sequence->request.stop.max_new_tokens,
-                 int64_t{pages_.capacity_pages()} * pages_.page_size());
-  }
-  inbox_.push_back(std::move(sequence));
-  wake_.notify_one();
-  return id;
-}
-
-void Scheduler::abort(const std::string& id) {
-  std::lock_guard lock(mutex_);
-  if (!live_ids_.contains(id)) return;
-  aborts_.insert(id);
-  wake_.notify_one();
-}
-
-GeneratorStats Scheduler::stats() const {
-  std::lock_guard lock(mutex_);
-  return published_;
-}
-
-void Scheduler::drain(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  draining_ = true;
-  if (idle_.wait_for(lock, patience, [&] { return live_ids_.empty(); })) return;
-  aborts_ = live_ids_;
-  wake_.notify_one();
-  idle_.wait(lock, [&] { return live_ids_.empty(); });
-}
-
-// ---- the scheduler's thread ----
-
 void Scheduler::loop() {
   while (take_in()) {
+    apply_timeouts();
     admit();
     plan_step();
     if (!plan_.sequences.empty()) run_step();
-    publish_stats();
+    publish();
   }
   const Finish shutdown{.reason = FinishReason::kAbort, .message = "the server is shutting down"};
   for (auto& sequence : running_) finish(*sequence, shutdown);
   for (auto& sequence : waiting_) finish(*sequence, shutdown);
-  publish_stats();
+  running_.clear();
+  waiting_.clear();
+  publish();
 }
+
+// ---- what comes from outside ----
 
 bool Scheduler::take_in() {
   std::unordered_set<std::string> aborts;
   {
     std::unique_lock lock(mutex_);
+    if (running_.empty() && waiting_.empty()) check_idle_pages();
     wake_.wait(lock, [&] {
-      return stopping_ || !inbox_.empty() || !aborts_.empty() || !running_.empty() || !waiting_.empty();
+      return stopping_ || flushing_ || !inbox_.empty() || !aborts_.empty() || !running_.empty() || !waiting_.empty();
     });
+    if (std::exchange(flushing_, false)) {
+      tree_.evict(tree_.pages());
+      published_.cached_slots = counts_.cached_slots = 0;
+      idle_.notify_all();
+    }
     for (auto& sequence : inbox_) waiting_.push_back(std::move(sequence));
     inbox_.clear();
     aborts.swap(aborts_);
@@ -145,23 +97,102 @@ void Scheduler::apply_aborts(const std::unordered_set<std::string>& ids) {
   std::erase_if(waiting_, aborted);
 }
 
-int32_t Scheduler::pages_needed(const Sequence& sequence) const {
-  // A block may reach behind the last token that is emitted; its rows need slots all the same.
-  const int64_t longest = int64_t{sequence.usage.prompt_tokens} + sequence.request.stop.max_new_tokens;
-  return pages_.pages_for(std::min<int64_t>(longest + stepper_.max_block_tokens(), options_.max_context_tokens));
+void Scheduler::apply_timeouts() {
+  const Clock::time_point now = Clock::now();
+  const auto expired = [&](const SequencePtr& sequence) {
+    if (!sequence->expired(now)) return false;
+    finish(*sequence,
+           {.reason = FinishReason::kAbort,
+            .message = fmt::format("the request's time limit of {} ms is over", sequence->request.timeout_ms)});
+    return true;
+  };
+  std::erase_if(running_, expired);
+  std::erase_if(waiting_, expired);
 }
 
+// ---- pages ----
+
 void Scheduler::admit() {
-  while (!waiting_.empty() && static_cast<int32_t>(running_.size()) < options_.max_running_requests) {
+  while (!waiting_.empty() && std::ssize(running_) < options_.max_running_requests) {
+    if (available_pages() <= hopeless_pages_) return;
     Sequence& next = *waiting_.front();
-    const int32_t needed = pages_needed(next);
-    if (needed > pages_.free_pages()) return;
-    for (int32_t i = 0; i < needed; ++i) next.pages.push_back(pages_.take().value());
-    next.usage.queue_ms = ms_since(next.submitted);
+    const std::span<const int32_t> tokens = next.tokens;
+    // Its last token is always fed: the next one comes from its row.
+    auto known = tree_.match_and_lock(tokens.first(tokens.size() - 1));
+    next.pages = std::move(known.pages);
+    next.prefix = known.node;
+    // Those who run shall not have to give way at once: a page is left for each.
+    const int32_t wanted = pages_.pages_for(std::ssize(tokens)) - static_cast<int32_t>(next.pages.size());
+    if (wanted + std::ssize(running_) > available_pages()) {
+      release_pages(next);
+      hopeless_pages_ = available_pages();
+      return;
+    }
+    STROBE_CHECK(grow(next, static_cast<int32_t>(tokens.size())), "{} pages of {}", wanted, available_pages());
+    hopeless_pages_ = -1;
+    next.committed = static_cast<int32_t>(next.pages.size() - static_cast<size_t>(wanted)) * pages_.page_size();
+    if (next.usage.preemptions == 0) {
+      next.usage.cached_tokens = next.committed;
+      next.usage.queue_ms = ms_since(next.submitted);
+      counts_.cached_tokens_total += next.committed;
+    }
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
+
+bool Scheduler::grow(Sequence& sequence, int32_t reach) {
+  const int32_t more = pages_.pages_for(reach) - static_cast<int32_t>(sequence.pages.size());
+  if (more <= 0) return true;
+  if (more > available_pages()) return false;
+  tree_.evict(more - pages_.free_pages());
+  for (int32_t i = 0; i < more; ++i) sequence.pages.push_back(pages_.take().value());
+  return true;
+}
+
+void Scheduler::preempt_youngest() {
+  SequencePtr youngest = std::move(running_.back());
+  running_.pop_back();
+  release_pages(*youngest);
+  ++youngest->usage.preemptions;
+  ++counts_.preemptions_total;
+  log_debug("request {} gives way after {} tokens", youngest->request.id, youngest->usage.completion_tokens);
+  waiting_.push_front(std::move(youngest));
+  hopeless_pages_ = -1;
+}
+
+// Ends: the oldest request alone always finds room (submit refuses what the whole pool cannot hold).
+void Scheduler::make_room_for_decoding() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const Sequence& sequence = *running_[i];
+    if (sequence.prefilling()) continue;
+    const int32_t reach = sequence.committed + block_tokens(sequence);
+    while (i < running_.size() && !grow(*running_[i], reach)) preempt_youngest();
+  }
+}
+
+void Scheduler::remember(Sequence& sequence) {
+  const auto known = std::min(sequence.tokens.size(), static_cast<size_t>(sequence.committed));
+  sequence.prefix =
+      tree_.insert_and_lock(std::span<const int32_t>(sequence.tokens).first(known), sequence.pages, sequence.prefix);
+}
+
+void Scheduler::release_pages(Sequence& sequence) {
+  remember(sequence);
+  tree_.unlock(std::exchange(sequence.prefix, nullptr));
+  pages_.release(sequence.pages);
+  sequence.pages.clear();
+  sequence.committed = 0;
+}
+
+void Scheduler::check_idle_pages() const {
+  STROBE_CHECK(
+      pages_.free_pages() + tree_.pages() == pages_.capacity_pages() && tree_.evictable_pages() == tree_.pages(),
+      "nothing runs, but of {} pages {} are free, {} cached, {} of these not in use", pages_.capacity_pages(),
+      pages_.free_pages(), tree_.pages(), tree_.evictable_pages());
+}
+
+// ---- a step ----
 
 int32_t Scheduler::block_tokens(const Sequence& sequence) const {
   if (!sequence.request.speculative) return 1;
@@ -169,39 +200,42 @@ int32_t Scheduler::block_tokens(const Sequence& sequence) const {
 }
 
 void Scheduler::plan_step() {
+  make_room_for_decoding();
   plan_.sequences.clear();
   planned_.clear();
   int32_t rows_left = stepper_.max_rows();
   for (const bool prefilling : {false, true}) {
     for (const auto& sequence : running_) {
-      if (sequence->prefilling() != prefilling || rows_left <= 0) continue;
-      const auto pending = static_cast<int32_t>(sequence->tokens.size()) - sequence->committed;
-      const int32_t fed = std::min(pending, rows_left);
-      const bool wants_token = fed == pending;
-      const int32_t block = prefilling ? 1 : block_tokens(*sequence);
-      const std::span<const int32_t> all = sequence->tokens;
-      plan_.sequences.push_back(
-          {.tokens = all.subspan(static_cast<size_t>(sequence->committed), static_cast<size_t>(fed)),
-           .first_position = sequence->committed,
-           .pages = sequence->pages,
-           .wants_token = wants_token,
-           .block_tokens = block,
-           .sampling = &sequence->request.sampling,
-           .history = all,
-           .prompt_tokens = sequence->usage.prompt_tokens,
-           .forbidden_early = sequence->answer.end_tokens(),
-           .forbidden_rows = sequence->answer.forbidden_tokens()});
-      planned_.push_back(sequence.get());
-      rows_left -= fed + block - 1;
+      if (sequence->prefilling() == prefilling && rows_left > 0) plan_part(*sequence, rows_left);
     }
   }
+}
+
+void Scheduler::plan_part(Sequence& sequence, int32_t& rows_left) {
+  const std::span<const int32_t> all = sequence.tokens;
+  const bool reading = sequence.prefilling();
+  const int32_t pending = (reading ? sequence.tokens_to_read() : static_cast<int32_t>(all.size())) - sequence.committed;
+  const int32_t fed = std::min(pending, rows_left);
+  const int32_t block = reading ? 1 : block_tokens(sequence);
+  plan_.sequences.push_back({.tokens = all.subspan(static_cast<size_t>(sequence.committed), static_cast<size_t>(fed)),
+                             .first_position = sequence.committed,
+                             .pages = sequence.pages,
+                             .wants_token = sequence.committed + fed == static_cast<int32_t>(all.size()),
+                             .block_tokens = block,
+                             .sampling = &sequence.request.sampling,
+                             .history = all,
+                             .prompt_tokens = sequence.usage.prompt_tokens,
+                             .forbidden_early = sequence.answer.end_tokens(),
+                             .forbidden_rows = sequence.answer.forbidden_tokens()});
+  planned_.push_back(&sequence);
+  rows_left -= fed + block - 1;
 }
 
 void Scheduler::run_step() {
   engine::StepResult result;
   try {
     result = stepper_.run(plan_);
-  } catch (const Failure& failure) {
+  } catch (const std::exception& failure) {
     log_error("a step failed: {}", failure.what());
     for (Sequence* sequence : planned_) {
       finish(*sequence,
@@ -216,10 +250,13 @@ void Scheduler::run_step() {
 void Scheduler::digest(const engine::StepResult& result) {
   for (size_t i = 0; i < planned_.size(); ++i) {
     Sequence& sequence = *planned_[i];
-    const bool decoding = !sequence.prefilling();
     const engine::StepSequence& asked = plan_.sequences[i];
+    const bool reading = sequence.prefilling();
+    const bool decoding = !reading;
+    const bool read_all = reading && sequence.committed + std::ssize(asked.tokens) == sequence.tokens_to_read();
     const engine::StepOutput& output = result.outputs[i];
     sequence.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
+    if (read_all) remember(sequence);  // others may begin like it
     if (asked.wants_token) emit_tokens(sequence, output, decoding);
   }
   drop_finished();
@@ -239,17 +276,7 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
   const auto emitted = static_cast<int32_t>(chunk.token_ids.size());
   if (usage.completion_tokens == 0) usage.first_token_ms = ms_since(sequence.submitted);
   usage.completion_tokens += emitted;
-  if (output.drafted > 0) {
-    const int32_t accepted = output.accepted;
-    ++usage.verify_steps;
-    usage.drafted_tokens += output.drafted;
-    usage.accepted_tokens += accepted;
-    ++usage.accept_histogram[static_cast<size_t>(std::min(accepted, kMaxBlockTokens - 1))];
-    ++counts_.verify_steps_total;
-    counts_.drafted_tokens_total += output.drafted;
-    counts_.accepted_tokens_total += accepted;
-    ++counts_.accept_histogram[static_cast<size_t>(std::min(accepted, kMaxBlockTokens - 1))];
-  }
+  if (output.drafted > 0) count_verify(usage, output);
   counts_.generated_tokens_total += emitted;
   window_tokens_ += emitted;
   chunk.text = sequence.answer.take_text();
@@ -259,41 +286,58 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
   }
   usage.total_ms = ms_since(sequence.submitted);
   chunk.usage = usage;
-  sequence.sink(std::move(chunk));
+  letters_.push_back({sequence.sink, std::move(chunk)});
+}
+
+void Scheduler::count_verify(Usage& usage, const engine::StepOutput& output) {
+  const auto place = static_cast<size_t>(std::min(output.accepted, kMaxBlockTokens - 1));
+  ++usage.verify_steps;
+  usage.drafted_tokens += output.drafted;
+  usage.accepted_tokens += output.accepted;
+  ++usage.accept_histogram[place];
+  ++counts_.verify_steps_total;
+  counts_.drafted_tokens_total += output.drafted;
+  counts_.accepted_tokens_total += output.accepted;
+  ++counts_.accept_histogram[place];
 }
 
 void Scheduler::finish(Sequence& sequence, Finish reason, Chunk chunk) {
-  pages_.release(sequence.pages);
-  sequence.pages.clear();
+  release_pages(sequence);
   counts_.prompt_tokens_total += sequence.usage.prompt_tokens;
   ++counts_.requests_total;
   if (reason.reason == FinishReason::kAbort) ++counts_.aborted_total;
   sequence.usage.total_ms = ms_since(sequence.submitted);
   chunk.finish = std::move(reason);
   chunk.usage = sequence.usage;
-  sequence.sink(std::move(chunk));
-  sequence.sink = nullptr;
+  letters_.push_back({std::exchange(sequence.sink, nullptr), std::move(chunk)});
+  hopeless_pages_ = -1;
   std::lock_guard lock(mutex_);
   live_ids_.erase(sequence.request.id);
   aborts_.erase(sequence.request.id);  // came too late; the next request of this id must not see it
-  if (live_ids_.empty()) idle_.notify_all();
 }
 
 void Scheduler::drop_finished() {
   std::erase_if(running_, [](const SequencePtr& sequence) { return !sequence->sink; });
 }
 
-void Scheduler::publish_stats() {
+void Scheduler::publish() {
   constexpr double kWindowMs = 1000;
   counts_.running_requests = static_cast<int32_t>(running_.size());
   counts_.queued_requests = static_cast<int32_t>(waiting_.size());
-  counts_.used_slots = int64_t{pages_.capacity_pages() - pages_.free_pages()} * pages_.page_size();
+  counts_.used_slots = int64_t{pages_.capacity_pages() - available_pages()} * pages_.page_size();
+  counts_.cached_slots = int64_t{tree_.evictable_pages()} * pages_.page_size();
   if (const double ms = ms_since(window_start_); ms >= kWindowMs) {
     counts_.recent_tokens_per_second = static_cast<double>(std::exchange(window_tokens_, 0)) * 1000 / ms;
     window_start_ = Clock::now();
   }
+  {
+    std::lock_guard lock(mutex_);
+    published_ = counts_;
+  }
+  postman_.post(letters_);
   std::lock_guard lock(mutex_);
-  published_ = counts_;
+  quiet_ = live_ids_.empty();
+  if (quiet_) idle_.notify_all();
 }
 
 }  // namespace strobe::schedule

@@ -1,13 +1,17 @@
 // Scheduler: many requests, one engine. A thread of its own takes requests in, plans steps, runs them and hands out
-// what they emit.
+// what they emit. Start reading at loop() in scheduler.cc.
 //
-// A request waits (first come, first served) until a running place and all the pages it may ever need are free; then
-// its prompt is read in chunks, between the decode steps of the others; then it decodes until its answer ends. Rows of
-// a step: every decoding request first, then prompt chunks up to the step's row limit, so decoding never waits for a
-// long prompt.
+// A request waits (first come, first served) until a running place and the pages of its text are free; what of the text
+// is in the prefix tree needs no pages and no reading. The rest is read in chunks, between the decode steps of the
+// others; then it decodes, taking pages as it grows, until its answer ends. When no page is left, the youngest running
+// request gives its own back and waits again, at the head of the queue: nothing of it is lost, for its text is read
+// again, and what follows is what would have followed.
+//
+// Rows of a step: every decoding request first, then prompt chunks up to the step's row limit, so decoding never waits
+// for a long prompt. While a step runs, the chunks of the step before are delivered (postman.h).
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -18,8 +22,10 @@
 #include <vector>
 
 #include "cache/page_pool.h"
+#include "cache/prefix_tree.h"
 #include "engine/step.h"
 #include "schedule/generator.h"
+#include "schedule/postman.h"
 #include "schedule/sequence.h"
 
 namespace strobe::schedule {
@@ -30,11 +36,12 @@ struct SchedulerOptions {
   int32_t max_context_tokens = 0;  // prompt and answer of one request
   int32_t vocab = 0;
   std::vector<int32_t> eos_ids;
+  bool prefix_cache = true;
 };
 
 class Scheduler : public Generator {
  public:
-  // Borrows all three; they must outlive it.
+  // Borrows all three; they must outlive it. The pool's pages are the scheduler's alone until its end.
   Scheduler(engine::Stepper& stepper, cache::PagePool& pages, const Tokenizer& tokenizer, SchedulerOptions options);
   ~Scheduler() override;
 
@@ -42,28 +49,48 @@ class Scheduler : public Generator {
   void abort(const std::string& id) override;
   [[nodiscard]] GeneratorStats stats() const override;
 
+  // Forgets every cached prefix; an Error when requests wait or run.
+  Result<void> flush_cache();
+
   // Refuses new requests and waits until the others have ended, at most this long; then aborts what is left.
   void drain(std::chrono::milliseconds patience);
 
  private:
   using SequencePtr = std::unique_ptr<Sequence>;
 
+  // submit.cc, any thread
+  Result<void> check(GenerateRequest& request) const;
+
   void loop();
   // Moves new requests and aborts from the callers' side to the scheduler's; waits when there is nothing to do.
   bool take_in();
   void apply_aborts(const std::unordered_set<std::string>& ids);
+  void apply_timeouts();
   void admit();
+  // Takes pages for positions [0, reach), from the prefix tree if need be; false when there are not enough.
+  bool grow(Sequence& sequence, int32_t reach);
+  // The youngest running request's pages for the others.
+  void preempt_youngest();
+  void make_room_for_decoding();
   void plan_step();
+  void plan_part(Sequence& sequence, int32_t& rows_left);
   void run_step();
   void digest(const engine::StepResult& result);
   void emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding);
-  // Sends the last chunk (with whatever `chunk` holds already) and gives back what the request had. It stays in its
+  void count_verify(Usage& usage, const engine::StepOutput& output);
+  // What is committed of the text becomes known to others.
+  void remember(Sequence& sequence);
+  void release_pages(Sequence& sequence);
+  // Posts the last chunk (with whatever `chunk` holds already) and gives back what the request had. It stays in its
   // list, without a sink, until drop_finished.
   void finish(Sequence& sequence, Finish reason, Chunk chunk = {});
   void drop_finished();
-  [[nodiscard]] int32_t pages_needed(const Sequence& sequence) const;
+  [[nodiscard]] int32_t most_pages(const GenerateRequest& request) const;
   [[nodiscard]] int32_t block_tokens(const Sequence& sequence) const;
-  void publish_stats();
+  [[nodiscard]] int32_t available_pages() const { return pages_.free_pages() + tree_.evictable_pages(); }
+  // With nothing running, every page is free or in the tree.
+  void check_idle_pages() const;
+  void publish();
 
   engine::Stepper& stepper_;
   cache::PagePool& pages_;
@@ -71,10 +98,13 @@ class Scheduler : public Generator {
   const SchedulerOptions options_;
 
   // Of the scheduler's thread.
+  cache::PrefixTree tree_;
   std::deque<SequencePtr> waiting_;
-  std::vector<SequencePtr> running_;
+  std::vector<SequencePtr> running_;  // in the order of their admission
+  int32_t hopeless_pages_ = -1;       // so few available pages were not enough for the head of the queue
   engine::StepPlan plan_;
   std::vector<Sequence*> planned_;  // whose part of plan_ it is
+  std::vector<Letter> letters_;     // to be posted when the books are closed
   GeneratorStats counts_;
   Clock::time_point window_start_ = Clock::now();
   int64_t window_tokens_ = 0;
@@ -88,9 +118,12 @@ class Scheduler : public Generator {
   std::unordered_set<std::string> live_ids_;
   GeneratorStats published_;
   uint64_t next_id_ = 1;
+  bool quiet_ = true;  // no request lives, and what there was to say is posted
+  bool flushing_ = false;
   bool draining_ = false;
   bool stopping_ = false;
   std::thread thread_;
+  Postman postman_;  // the last member: at the end its sinks may still ask the others
 };
 
 }  // namespace strobe::schedule

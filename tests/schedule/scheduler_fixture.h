@@ -35,6 +35,7 @@ class SchedulerFixture : public testing::Test {
     FakeOptions fake;
     int32_t running = 4;
     int32_t queued = 100;
+    bool prefix_cache = true;
   };
 
   // Set hooks of stepper() before the first submit.
@@ -48,7 +49,8 @@ class SchedulerFixture : public testing::Test {
                                                               .max_queued_requests = setup.queued,
                                                               .max_context_tokens = setup.fake.max_context_tokens,
                                                               .vocab = setup.fake.vocab,
-                                                              .eos_ids = {0}});
+                                                              .eos_ids = {0},
+                                                              .prefix_cache = setup.prefix_cache});
   }
   // Ends the scheduler and counts.
   void stop() {

@@ -18,7 +18,12 @@ class SchedulerStress : public SchedulerFixture {
   // One request: submitted, perhaps aborted after a while, judged.
   void one_request(std::mt19937& random, std::atomic<int>& aborted) {
     Ids ids(1 + random() % 30);
-    for (int32_t& id : ids) id = static_cast<int32_t>(random() % 100);
+    // Half of them begin with one of two long texts.
+    if (random() % 2 == 0) {
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i + 40 * (random() % 100 == 0));
+    } else {
+      for (int32_t& id : ids) id = static_cast<int32_t>(random() % 100);
+    }
     GenerateRequest r = request(ids, 1 + static_cast<int32_t>(random() % 40));
     const int32_t most = r.stop.max_new_tokens;
     r.speculative = random() % 4 != 0;
@@ -45,8 +50,8 @@ class SchedulerStress : public SchedulerFixture {
 };
 
 TEST_F(SchedulerStress, TwoHundredRequestsOfEightClients) {
-  // Room for about six requests at a time, and steps of 24 rows: all kinds of waiting happen.
-  start({.fake = {.block_tokens = 4, .max_rows = 24, .pages = 90, .page_size = 4, .max_context_tokens = 80},
+  // Room for about three requests at a time, and steps of 24 rows: all kinds of waiting, sharing and giving way happen.
+  start({.fake = {.block_tokens = 4, .max_rows = 24, .pages = 45, .page_size = 4, .max_context_tokens = 80},
          .running = 6});
   std::atomic<int> aborted = 0;
   std::vector<std::thread> clients;
@@ -73,6 +78,8 @@ TEST_F(SchedulerStress, TwoHundredRequestsOfEightClients) {
   EXPECT_EQ(stats.aborted_total, aborted.load());
   EXPECT_GT(aborted.load(), 0);
   EXPECT_LT(aborted.load(), kClients * kRequestsEach / 2);
+  EXPECT_GT(stats.preemptions_total, 0);
+  EXPECT_GT(stats.cached_tokens_total, 0);
   wait_for_stats([](const GeneratorStats& s) { return s.used_slots == 0 && s.running_requests == 0; });
 }
 
