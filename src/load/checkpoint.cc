@@ -125,12 +125,30 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) try {
   fail("{}: {}", folder.string(), problem.what());
 }
 
+Result<Checkpoint> Checkpoint::open_for_plan(const fs::path& folder) try {
+  const fs::path index = folder / kIndexName;
+  if (!fs::is_directory(folder) || !path_exists(index)) return open(folder);
+  STROBE_ASSIGN(const WeightMap shards, read_index(index));
+  const auto present = [&](const auto& entry) { return path_exists(folder / entry.second); };
+  if (std::all_of(shards.begin(), shards.end(), present)) return open(folder);
+  Checkpoint checkpoint(folder);
+  checkpoint.named_.reserve(shards.size());
+  for (const auto& [name, shard] : shards) {
+    checkpoint.named_.push_back({.name = name, .described = false});
+  }
+  for (const StoredTensor& tensor : checkpoint.named_) checkpoint.by_name_.emplace(tensor.name, &tensor);
+  return checkpoint;
+} catch (const fs::filesystem_error& problem) {
+  fail("{}: {}", folder.string(), problem.what());
+}
+
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;
 }
 
 std::string Checkpoint::file_name(const StoredTensor& tensor) const {
+  if (!tensor.described) return kIndexName;
   return files_[static_cast<size_t>(tensor.file)].path().filename().string();
 }
 

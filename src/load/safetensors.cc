@@ -256,6 +256,7 @@ FileDType file_dtype(DType dtype) {
 }
 
 std::string describe(const StoredTensor& tensor) {
+  if (!tensor.described) return "known by name only";
   return fmt::format("{} [{}]", to_string(tensor.dtype), fmt::join(tensor.shape, ", "));
 }
 

@@ -54,6 +54,8 @@ struct StoredTensor {
   const std::byte* data = nullptr;
   int64_t bytes = 0;
   int file = 0;  // index into Checkpoint::files()
+  // False for a tensor of which only an index tells: its name is all that is known.
+  bool described = true;
 };
 
 // A name out of a file as messages show it: control characters escaped, cut after 160 bytes.
@@ -94,9 +96,13 @@ class SafetensorsFile {
 class Checkpoint {
  public:
   static Result<Checkpoint> open(const std::filesystem::path& folder);
+  // For plans: the same, but when there is an index and shards that it names are missing, its names alone will do.
+  static Result<Checkpoint> open_for_plan(const std::filesystem::path& folder);
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
+  // Names that an index alone tells of; empty unless files() is.
+  [[nodiscard]] const std::vector<StoredTensor>& named() const { return named_; }
   [[nodiscard]] int64_t tensor_count() const { return static_cast<int64_t>(by_name_.size()); }
   // nullptr when there is none of this name.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
@@ -109,6 +115,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
+  std::vector<StoredTensor> named_;
   std::unordered_map<std::string_view, const StoredTensor*> by_name_;  // into files_[i].tensors_, which never change
 };
 

@@ -16,6 +16,7 @@ constexpr size_t kKeptNotes = 8;
 constexpr std::string_view kInputScale = ".input_scale";
 
 bool has_shape(const StoredTensor& stored, const Shape& shape) {
+  if (!stored.described) return true;
   if (static_cast<int>(stored.shape.size()) != shape.rank()) return false;
   for (int i = 0; i < shape.rank(); ++i) {
     if (stored.shape[static_cast<size_t>(i)] != shape[i]) return false;
@@ -24,7 +25,7 @@ bool has_shape(const StoredTensor& stored, const Shape& shape) {
 }
 
 bool is_scalar(const StoredTensor& stored) {
-  return stored.shape.empty() || (stored.shape.size() == 1 && stored.shape[0] == 1);
+  return !stored.described || stored.shape.empty() || (stored.shape.size() == 1 && stored.shape[0] == 1);
 }
 
 // "model.layers.61.mlp..." -> 61
@@ -65,8 +66,9 @@ float half_to_float(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(mantissa + 1024U), static_cast<int>(exponent) - 25);
 }
 
-bool widens_to_f32(FileDType dtype) {
-  return dtype == FileDType::kF32 || dtype == FileDType::kBf16 || dtype == FileDType::kF16;
+bool widens_to_f32(const StoredTensor& stored) {
+  const FileDType dtype = stored.dtype;
+  return !stored.described || dtype == FileDType::kF32 || dtype == FileDType::kBf16 || dtype == FileDType::kF16;
 }
 
 // Element i of a tensor that widens_to_f32; the data need not be aligned.
@@ -130,8 +132,10 @@ Result<TensorSource> TensorSource::open(std::shared_ptr<const Checkpoint> checkp
   TensorSource source;
   source.storage_ = std::make_shared<Storage>();
   source.quant_ = std::move(quant);
-  for (const SafetensorsFile& file : checkpoint->files()) {
-    for (const StoredTensor& tensor : file.tensors()) {
+  std::vector<const std::vector<StoredTensor>*> lists{&checkpoint->named()};
+  for (const SafetensorsFile& file : checkpoint->files()) lists.push_back(&file.tensors());
+  for (const auto* list : lists) {
+    for (const StoredTensor& tensor : *list) {
       std::string plain = apply_rules(rules, tensor.name);
       if (skipped(rules, tensor.name, plain)) {
         ++source.summary_.skipped_tensors;
@@ -146,6 +150,13 @@ Result<TensorSource> TensorSource::open(std::shared_ptr<const Checkpoint> checkp
     }
   }
   source.storage_->checkpoint = std::move(checkpoint);
+  return source;
+}
+
+Result<TensorSource> TensorSource::open_for_plan(std::shared_ptr<const Checkpoint> checkpoint, const NameRules& rules,
+                                                 QuantConfig quant) {
+  STROBE_ASSIGN(TensorSource source, open(std::move(checkpoint), rules, std::move(quant)));
+  source.reads_numbers_ = false;
   return source;
 }
 
@@ -182,9 +193,8 @@ Result<const StoredTensor*> TensorSource::claim(std::string_view name, std::stri
   return slot.stored;
 }
 
-Tensor TensorSource::view(const StoredTensor& stored, DType dtype) {
-  Shape shape;
-  for (const int64_t dim : stored.shape) shape.append(dim);
+Tensor TensorSource::view(const StoredTensor& stored, DType dtype, Shape shape) {
+  if (!reads_numbers_) return Tensor(nullptr, dtype, shape);
   // Kernels never write weights; Tensor has no read-only form.
   auto* data = const_cast<std::byte*>(stored.data);
   if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_bytes(dtype)) != 0) {
@@ -199,20 +209,20 @@ Tensor TensorSource::view(const StoredTensor& stored, DType dtype) {
 Result<Tensor> TensorSource::take(std::string_view name, std::initializer_list<DType> accepted, const Shape& shape) {
   const std::string expected = fmt::format("{} {}", join_dtypes(accepted), shape);
   STROBE_ASSIGN(const StoredTensor* stored, claim(name, expected));
-  const std::optional<DType> dtype = compute_dtype(stored->dtype);
+  const std::optional<DType> dtype = stored->described ? compute_dtype(stored->dtype) : *accepted.begin();
   if (!dtype || std::find(accepted.begin(), accepted.end(), *dtype) == accepted.end() || !has_shape(*stored, shape)) {
     return error("{} is {}; expected: {}", locate(*stored), describe(*stored), expected);
   }
-  return view(*stored, *dtype);
+  return view(*stored, *dtype, shape);
 }
 
 Result<Tensor> TensorSource::take_f32(std::string_view name, const Shape& shape) {
   const std::string expected = fmt::format("F32, BF16 or F16 {}", shape);
   STROBE_ASSIGN(const StoredTensor* stored, claim(name, expected));
-  if (!widens_to_f32(stored->dtype) || !has_shape(*stored, shape)) {
+  if (!widens_to_f32(*stored) || !has_shape(*stored, shape)) {
     return error("{} is {}; expected: {}", locate(*stored), describe(*stored), expected);
   }
-  if (stored->dtype == FileDType::kF32) return view(*stored, DType::kF32);
+  if (stored->dtype == FileDType::kF32 || !reads_numbers_) return view(*stored, DType::kF32, shape);
   Buffer copy = Buffer::host(shape.elements() * size_bytes(DType::kF32));
   const Tensor tensor = copy.tensor(DType::kF32, shape);
   for (int64_t i = 0; i < shape.elements(); ++i) tensor.as<float>()[i] = widened(*stored, i);
@@ -222,9 +232,10 @@ Result<Tensor> TensorSource::take_f32(std::string_view name, const Shape& shape)
 
 Result<float> TensorSource::take_scale(std::string_view name) {
   STROBE_ASSIGN(const StoredTensor* stored, claim(name, "one number, F32 [], finite and > 0"));
-  if (!widens_to_f32(stored->dtype) || !is_scalar(*stored)) {
+  if (!widens_to_f32(*stored) || !is_scalar(*stored)) {
     return error("{} is {}; expected: one number, F32 []", locate(*stored), describe(*stored));
   }
+  if (!reads_numbers_) return 1.0F;
   const float scale = widened(*stored, 0);
   if (!std::isfinite(scale) || scale <= 0) {
     return error("{} is {}; expected: a finite number above 0", locate(*stored), scale);
@@ -238,10 +249,11 @@ Result<QuantTensor> TensorSource::take_matrix(std::string_view module, int64_t o
   const std::string expected =
       fmt::format("BF16 or F32 {}, or NVFP4 U8 [{}, {}] with scales", plain_shape, out, in / 2);
   STROBE_ASSIGN(const StoredTensor* stored, claim(weight_name, expected));
-  if (stored->dtype == FileDType::kU8) return take_nvfp4(module, *stored, out, in);
+  const bool scaled = !stored->described && has(fmt::format("{}.weight_scale", module));
+  if (stored->dtype == FileDType::kU8 || scaled) return take_nvfp4(module, *stored, out, in);
 
-  const bool f32 = stored->dtype == FileDType::kF32;
-  if ((!f32 && stored->dtype != FileDType::kBf16) || !has_shape(*stored, plain_shape)) {
+  const bool f32 = stored->described && stored->dtype == FileDType::kF32;
+  if ((stored->described && !f32 && stored->dtype != FileDType::kBf16) || !has_shape(*stored, plain_shape)) {
     return error("{} is {}; expected: {}", locate(*stored), describe(*stored), expected);
   }
   for (const char* suffix : {"weight_scale", "weight_scale_2", "input_scale"}) {
@@ -256,7 +268,7 @@ Result<QuantTensor> TensorSource::take_matrix(std::string_view module, int64_t o
     note(fmt::format("{} is {}, though the exclusion list of {} does not name it", locate(*stored), describe(*stored),
                      quant_.source));
   }
-  const Tensor tensor = view(*stored, f32 ? DType::kF32 : DType::kBf16);
+  const Tensor tensor = view(*stored, f32 ? DType::kF32 : DType::kBf16, plain_shape);
   QuantTensor matrix;
   matrix.format = f32 ? WeightFormat::kF32 : WeightFormat::kBf16;
   matrix.out = out;
@@ -282,10 +294,10 @@ Result<QuantTensor> TensorSource::take_nvfp4(std::string_view module, const Stor
   const std::string block_name = fmt::format("{}.weight_scale", module);
   const std::string block_expected = fmt::format("F8_E4M3 [{}, {}]", out, in / kNvfp4Group);
   STROBE_ASSIGN(const StoredTensor* blocks, claim(block_name, block_expected));
-  if (blocks->dtype != FileDType::kE4m3 || !has_shape(*blocks, {out, in / kNvfp4Group})) {
+  if ((blocks->described && blocks->dtype != FileDType::kE4m3) || !has_shape(*blocks, {out, in / kNvfp4Group})) {
     return error("{} is {}; expected: {}", locate(*blocks), describe(*blocks), block_expected);
   }
-  if (const int64_t bad = first_bad_block_scale(*blocks); bad >= 0) {
+  if (const int64_t bad = reads_numbers_ ? first_bad_block_scale(*blocks) : -1; bad >= 0) {
     const int64_t columns = in / kNvfp4Group;
     return error("{} is {} at [{}, {}]; expected: a number of 0 or more", locate(*blocks),
                  to_float(E4m3{static_cast<uint8_t>(blocks->data[bad])}), bad / columns, bad % columns);

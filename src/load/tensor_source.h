@@ -72,6 +72,10 @@ class TensorSource {
   // Error: two tensors of the checkpoint have one plain name.
   static Result<TensorSource> open(std::shared_ptr<const Checkpoint> checkpoint, const NameRules& rules,
                                    QuantConfig quant);
+  // For plans: no number is read. Names are checked, and dtypes and shapes as far as the checkpoint describes its
+  // tensors; data of what is taken is nullptr, scales are 1.
+  static Result<TensorSource> open_for_plan(std::shared_ptr<const Checkpoint> checkpoint, const NameRules& rules,
+                                            QuantConfig quant);
 
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
 
@@ -126,10 +130,11 @@ class TensorSource {
   Result<QuantTensor> take_nvfp4(std::string_view module, const StoredTensor& weight, int64_t out, int64_t in);
   void note(std::string text);
   [[nodiscard]] std::string locate(const StoredTensor& stored) const;
-  Tensor view(const StoredTensor& stored, DType dtype);
+  Tensor view(const StoredTensor& stored, DType dtype, Shape shape);
 
   std::shared_ptr<Storage> storage_;
   QuantConfig quant_;
+  bool reads_numbers_ = true;
   bool has_input_scales_ = false;
   std::unordered_map<std::string, Slot> slots_;  // by plain name
   std::unordered_map<std::string, float> input_scales_;

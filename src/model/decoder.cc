@@ -11,6 +11,10 @@ namespace strobe::model {
 ops::RopeTable make_rope_table(const RopeRecipe& rope, int64_t count, ops::WeightArena& arena) {
   const std::vector<float> inv_freq = rope_inv_freq(rope.config, rope.dim);
   const auto half = static_cast<int64_t>(inv_freq.size());
+  if (arena.counts_only()) {
+    const Tensor table(nullptr, DType::kF32, {count, half});
+    return {.cos = arena.copy(table), .sin = arena.copy(table), .style = rope.style};
+  }
   std::vector<float> cos(static_cast<size_t>(count * half)), sin(cos.size());
   for (int64_t p = 0; p < count; ++p) {
     for (int64_t i = 0; i < half; ++i) {

@@ -28,6 +28,13 @@ Result<void> absorb(Loader& loader, const std::string& module, const MlaRecipe& 
   if (kv_b.format != WeightFormat::kBf16) {
     return error("{}.weight is {}; the absorbed form of MLA needs it as bf16", module, to_string(kv_b.format));
   }
+  if (loader.arena.counts_only()) {
+    for (int64_t h = 0; h < mla.heads; ++h) {
+      loader.arena.pack({.format = WeightFormat::kBf16, .out = mla.latent, .in = mla.nope});
+      loader.arena.pack({.format = WeightFormat::kBf16, .out = mla.v, .in = mla.latent});
+    }
+    return {};
+  }
   std::vector<Bf16> transposed(static_cast<size_t>(mla.latent * mla.nope));
   for (int64_t h = 0; h < mla.heads; ++h) {
     const int64_t begin = h * (mla.nope + mla.v);

@@ -7,9 +7,28 @@
 
 namespace strobe::ops {
 
+namespace {
+
+// A weight of which only the form is known.
+QuantTensor form(const QuantTensor& weight, WeightFormat format) {
+  return {.format = format, .out = weight.out, .in = weight.in, .global_scale = weight.global_scale};
+}
+
+}  // namespace
+
+WeightArena WeightArena::counting(const kernel::CpuKernels& cpu) {
+  WeightArena arena(cpu);
+  arena.counts_only_ = true;
+  return arena;
+}
+
 void* WeightArena::take(int64_t bytes) {
   constexpr int64_t kAlignment = 64;
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (counts_only_) {
+    bytes_ += bytes;
+    return nullptr;
+  }
   if (blocks_.empty() || used_in_last_ + bytes > blocks_.back().bytes()) {
     blocks_.push_back(Buffer::host(std::max(bytes, kBlockBytes)));
     used_in_last_ = 0;
@@ -23,18 +42,20 @@ void* WeightArena::take(int64_t bytes) {
 QuantTensor WeightArena::pack(const QuantTensor& weight) {
   const WeightFormat format = cpu_.packed_format(weight.format);
   if (format == weight.format) return copy(weight);
-  return cpu_.pack(weight, take(weight_bytes(format, weight.out, weight.in)));
+  void* place = take(weight_bytes(format, weight.out, weight.in));
+  return counts_only_ ? form(weight, format) : cpu_.pack(weight, place);
 }
 
 QuantTensor WeightArena::copy(const QuantTensor& weight) {
   // The reference kernels read weights as checkpoints hold them.
-  return kernel::ref_kernels().pack(weight, take(weight_bytes(weight.format, weight.out, weight.in)));
+  void* place = take(weight_bytes(weight.format, weight.out, weight.in));
+  return counts_only_ ? form(weight, weight.format) : kernel::ref_kernels().pack(weight, place);
 }
 
 Tensor WeightArena::copy(const Tensor& tensor) {
   STROBE_CHECK(tensor.contiguous(), "{}", tensor.shape());
   void* place = take(tensor.bytes());
-  std::memcpy(place, tensor.data(), static_cast<size_t>(tensor.bytes()));
+  if (!counts_only_) std::memcpy(place, tensor.data(), static_cast<size_t>(tensor.bytes()));
   return Tensor(place, tensor.dtype(), tensor.shape());
 }
 

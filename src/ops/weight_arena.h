@@ -13,6 +13,9 @@ namespace strobe::ops {
 class WeightArena {
  public:
   explicit WeightArena(const kernel::CpuKernels& cpu) : cpu_(cpu) {}
+  // One for plans: it only counts. Data of what it is given and of what it gives is nullptr.
+  static WeightArena counting(const kernel::CpuKernels& cpu);
+  [[nodiscard]] bool counts_only() const { return counts_only_; }
 
   // Packs a row-major matrix for products (ops::linear).
   QuantTensor pack(const QuantTensor& weight);
@@ -30,6 +33,7 @@ class WeightArena {
   void* take(int64_t bytes);
 
   const kernel::CpuKernels& cpu_;
+  bool counts_only_ = false;
   std::vector<Buffer> blocks_;
   int64_t used_in_last_ = 0;
   int64_t bytes_ = 0;

@@ -6,8 +6,8 @@
 
 int main(int argc, char** argv) {
   try {
-    return strobe::tool::run_command_line(argc, argv,
-                                          {strobe::tool::serve_command(), strobe::tool::generate_command()});
+    return strobe::tool::run_command_line(
+        argc, argv, {strobe::tool::serve_command(), strobe::tool::generate_command(), strobe::tool::inspect_command()});
   } catch (const std::exception& failure) {  // Failure, or the standard library's word for no memory
     std::fprintf(stderr, "strobe: %s\n", failure.what());
     return 2;

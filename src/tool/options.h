@@ -34,6 +34,7 @@ struct EngineOptions {
   int32_t max_running_requests = 0;
   int32_t max_queued_requests = 1024;
   int32_t chunked_prefill_size = 512;
+  bool disable_radix_cache = false;
 
   std::string speculative_algorithm;
   std::string speculative_draft_model_path;
@@ -80,6 +81,7 @@ struct EngineOptions {
     v("--max-running-requests", max_running_requests, "requests that decode together; 0: 48 with DFlash, else 64");
     v("--max-queued-requests", max_queued_requests, "requests that may wait");
     v("--chunked-prefill-size", chunked_prefill_size, "prompt tokens read in one step");
+    v("--disable-radix-cache", disable_radix_cache, "compute every prompt anew, also where its beginning is known");
     v("--speculative-algorithm", speculative_algorithm, "DFLASH, or nothing for plain decoding");
     v("--speculative-draft-model-path,--speculative-draft-model", speculative_draft_model_path,
       "folder of the DFlash draft");

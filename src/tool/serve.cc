@@ -85,6 +85,9 @@ serve::ServerInfo server_info(ServeOptions& o, System& system) {
   for (const Decision& decision : system.decisions) {
     info.server_args["decisions"][decision.what] = {{"value", decision.value}, {"reason", decision.reason}};
   }
+  for (const engine::MemoryItem& item : system.memory.items) {
+    info.server_args["memory_plan"].push_back({{"what", item.what}, {"bytes", item.bytes}, {"detail", item.detail}});
+  }
   const int64_t kv = system.target_store->bytes() + (system.draft_store ? system.draft_store->bytes() : 0);
   info.memory_usage = {{"weight", static_cast<double>(system.arena->bytes()) / kGiB},
                        {"kvcache", static_cast<double>(kv) / kGiB},
@@ -127,6 +130,7 @@ Result<int> serve_model(ServeOptions o) {
   server_options.http.host = o.host;
   server_options.http.port = static_cast<uint16_t>(o.port);
   server_options.api_key = o.api_key;
+  server_options.flush_cache = [&system] { return system->scheduler->flush_cache(); };
   serve::Server server(std::move(server_options), std::move(info), *system->scheduler, *text);
   const uint16_t port = server.start();
   enum class WarmUp { kRunning, kDone, kFailed };

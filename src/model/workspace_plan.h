@@ -1,0 +1,19 @@
+// How much scratch memory a step takes, from the shapes of a recipe: an upper bound for plans, before any kernel runs.
+#pragma once
+
+#include <cstdint>
+
+#include "model/recipe.h"
+
+namespace strobe::model {
+
+struct StepShape {
+  int64_t rows = 0;        // through the layers
+  int64_t logit_rows = 0;  // of which the head sees
+  int64_t features = 0;    // layers whose output is captured
+  DType activation = DType::kBf16;
+};
+
+[[nodiscard]] int64_t step_workspace_bytes(const Recipe& recipe, const StepShape& shape);
+
+}  // namespace strobe::model
