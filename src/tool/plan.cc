@@ -280,8 +280,15 @@ std::string kv_detail(const cache::KvGeometry& kv) {
   return fmt::format("{} layers of {} x {} {}", kv.layers, kv.planes, kv.dim, to_string(kv.dtype));
 }
 
+void limit_context(Plan& plan, int64_t tokens) {
+  if (plan.context_tokens <= tokens) return;
+  plan.context_tokens = tokens;
+  plan.decide("context", std::to_string(tokens), "the caches hold no more");
+}
+
 Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
   EngineOptions& o = plan.options;
+  if (o.max_total_tokens > 0) limit_context(plan, o.max_total_tokens / o.page_size * o.page_size);
   engine::MemoryNeeds needs{
       .limit_bytes = mode.memory_bytes > 0 ? mode.memory_bytes : memory_limit_bytes(),
       .fraction = o.mem_fraction_static,
@@ -301,10 +308,7 @@ Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
   STROBE_ASSIGN(plan.memory, engine::plan_memory(needs));
   o.max_total_tokens = plan.memory.tokens;
   plan.decide("cache tokens", fmt::format("{} in pages of {}", plan.memory.tokens, o.page_size), plan.memory.reason);
-  if (plan.context_tokens > plan.memory.tokens) {
-    plan.context_tokens = plan.memory.tokens;
-    plan.decide("context", std::to_string(plan.context_tokens), "the caches hold no more");
-  }
+  limit_context(plan, plan.memory.tokens);
   return {};
 }
 
