@@ -3,8 +3,9 @@
 # (docs/MAP.md); tests/check_layers.py holds includes to that, and ROOMS holds the link to it.
 # -Wmaybe-uninitialized and -Wrestrict are off: g++ 12 sees them in sound uses of std::optional, std::variant and std::string.
 add_library(strobe_options INTERFACE)
-target_compile_options(strobe_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor
-  -Wno-missing-field-initializers -Wno-maybe-uninitialized -Wno-restrict $<$<CONFIG:Release>:-O3>)
+target_compile_options(strobe_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror;-Wshadow;-Wnon-virtual-dtor;-Wno-missing-field-initializers>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized;-Wno-restrict>" $<$<CONFIG:Release>:-O3>)
 target_include_directories(strobe_options INTERFACE "${CMAKE_SOURCE_DIR}/src")
 # Sanitized builds compile without optimisation, which halves their time (most of it is JSON templates), but for the rooms whose
 # loops would make tests wait.

@@ -1,0 +1,63 @@
+// Times the CUDA kernels (graph replay, cold L2, medians) and says how near each is to what the GPU can do.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <fstream>
+#include <string>
+
+#include "base/failure.h"
+#include "graph_timer.h"
+#include "kernel/cuda/device_memory.h"
+#include "report.h"
+
+namespace strobe::bench {
+namespace {
+
+// The H200's dense 16-bit matrix product, 8192^3 on random numbers through PyTorch.
+constexpr double kMatrixTflops = 793;
+
+double measure_copy_gb_s() {
+  constexpr size_t kBytes = size_t{2} << 30;
+  const kernel::cuda::DeviceMemory from(kBytes);
+  const kernel::cuda::DeviceMemory to(kBytes);
+  const GraphTiming t = time_graph(
+      2,
+      [&](int, cudaStream_t stream) {
+        kernel::cuda::check(cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice, stream), "copy");
+      },
+      5);
+  return 2.0 * static_cast<double>(kBytes) / t.median_us / 1e3;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Times the CUDA kernels");
+  std::string filter;
+  std::string out;
+  app.add_option("--filter", filter, "only cases whose name contains this");
+  app.add_option("--out", out, "JSON file to write");
+  CLI11_PARSE(app, argc, argv);
+  std::string command;
+  for (int i = 0; i < argc; ++i) command += (i == 0 ? "" : " ") + std::string(argv[i]);
+
+  const double copy_gb_s = measure_copy_gb_s();
+  fmt::print("device copy {:.0f} GB/s (read and written)\n", copy_gb_s);
+  Report report(copy_gb_s, kMatrixTflops);
+  if (!out.empty()) {
+    std::ofstream file(out);
+    file << report.json(command).dump(1) << "\n";
+    if (!file) fail("--out {}: cannot be written", out);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace strobe::bench
+
+int main(int argc, char** argv) {
+  try {
+    return strobe::bench::run(argc, argv);
+  } catch (const strobe::Failure& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return 1;
+  }
+}

@@ -1,0 +1,31 @@
+# CUDA, only with -DSTROBE_CUDA=ON. Nothing here needs a GPU: programs are built anywhere and run where one is.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90a)  # of sources outside the folders of an architecture; targets below say their own
+endif()
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
+  message(FATAL_ERROR "STROBE_CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION} found, 13.0 or newer is needed")
+endif()
+find_package(CUDAToolkit REQUIRED)
+# Programs of a bundle find the shared libraries that lie beside them (scripts/gpu-bundle).
+set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
+
+# strobe_cuda_objects(<name> ARCHITECTURES <90a 100a> SOURCES <files>)
+# One object library per folder of an architecture, strobe_kernel_cuda_<name>, linked into strobe_kernel_cuda. The compiler
+# prints registers, shared memory and spills of every kernel with -DSTROBE_CUDA_VERBOSE=ON.
+option(STROBE_CUDA_VERBOSE "print what each CUDA kernel takes" OFF)
+function(strobe_cuda_objects name)
+  cmake_parse_arguments(P "" "" "ARCHITECTURES;SOURCES" ${ARGN})
+  add_library(strobe_kernel_cuda_${name} OBJECT ${P_SOURCES})
+  set_target_properties(strobe_kernel_cuda_${name} PROPERTIES CUDA_ARCHITECTURES "${P_ARCHITECTURES}")
+  target_include_directories(strobe_kernel_cuda_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
+  # nvcc cannot check the strings of {fmt} at compile time.
+  target_compile_definitions(strobe_kernel_cuda_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>")
+  target_compile_options(strobe_kernel_cuda_${name} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;-lineinfo>"
+    "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${STROBE_CUDA_VERBOSE}>>:-Xptxas=-v>")
+  target_link_libraries(strobe_kernel_cuda PRIVATE strobe_kernel_cuda_${name})
+endfunction()

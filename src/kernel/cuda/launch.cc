@@ -1,0 +1,20 @@
+#include "kernel/cuda/launch.h"
+
+#include "base/failure.h"
+
+namespace strobe::kernel::cuda {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  fail("CUDA: {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+void check_launch(const char* kernel) {
+  check(cudaGetLastError(), kernel);
+}
+
+void allow_shared_memory(const void* kernel, int bytes, const char* name) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), name);
+}
+
+}  // namespace strobe::kernel::cuda
