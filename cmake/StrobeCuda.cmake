@@ -4,7 +4,10 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
-set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} -std=c++20")  # CMake 3.25 knows no name for it with nvcc
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # CMake 3.25 does not know that nvcc has it
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
   message(FATAL_ERROR "STROBE_CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION} found, 13.0 or newer is needed")
 endif()
