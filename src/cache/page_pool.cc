@@ -27,7 +27,9 @@ void PagePool::retain(PageId page) {
 
 void PagePool::release(PageId page) {
   STROBE_CHECK(page > 0 && references_.at(static_cast<size_t>(page)) > 0, "page {} is not in use", page);
-  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<size_t>(page)] > 0) return;
+  if (on_free_) on_free_(page);
+  free_.push_back(page);
 }
 
 void PagePool::release(std::span<const PageId> pages) {

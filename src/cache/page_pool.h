@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace strobe::cache {
@@ -32,12 +34,15 @@ class PagePool {
   // One owner less; the last one frees it.
   void release(PageId page);
   void release(std::span<const PageId> pages);
+  // Called with each page that becomes free. Tests fill it with NaN there: nothing may read what was not written.
+  void on_free(std::function<void(PageId)> callback) { on_free_ = std::move(callback); }
   [[nodiscard]] int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
 
  private:
   int32_t page_size_;
   std::vector<int32_t> references_;  // by page
-  std::vector<PageId> free_;         // taken from the back; starts in descending order, so low pages go first
+  std::function<void(PageId)> on_free_;
+  std::vector<PageId> free_;  // taken from the back; starts in descending order, so low pages go first
 };
 
 }  // namespace strobe::cache

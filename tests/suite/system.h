@@ -49,11 +49,12 @@ inline std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& 
 
 class RunningSystem {
  public:
-  explicit RunningSystem(const tool::EngineOptions& options) {
+  explicit RunningSystem(const tool::EngineOptions& options, bool poison_free_pages = false) {
     auto assembled = tool::assemble(options);
     if (!assembled.ok()) throw std::runtime_error(assembled.message());
     system_ = std::move(assembled).value();
     text_ = tool::make_text_service(*system_->tokenizer, options.model_path);
+    if (poison_free_pages) poison();
     tool::start_scheduler(*system_);
   }
 
@@ -89,6 +90,16 @@ class RunningSystem {
   }
 
  private:
+  // Whatever is not written holds NaN, now and whenever a page becomes free.
+  void poison() {
+    const auto fill = [this](int32_t page) {
+      system_->target_store->poison(page);
+      if (system_->draft_store) system_->draft_store->poison(page);
+    };
+    for (int32_t page = 0; page <= system_->pages->capacity_pages(); ++page) fill(page);
+    system_->pages->on_free(fill);
+  }
+
   std::unique_ptr<tool::System> system_;
   std::unique_ptr<serve::TextService> text_;
 };
