@@ -36,7 +36,7 @@ schedule::GenerateRequest sampled(const std::vector<int32_t>& prompt, const engi
 
 void count(RunningSystem& system, const Law& law, int runs, int place, Counts& counts) {
   // A beginning that leaves much open.
-  const auto prompt = system.chat_ids("Tom has 5 apples and buys some more.");
+  const auto prompt = system.text_ids("The old harbour lay quiet in the evening, and along the wall there were");
   std::vector<schedule::GenerateRequest> requests;
   for (int i = 0; i < runs; ++i) {
     requests.push_back(sampled(prompt, law.sampling, static_cast<uint64_t>(2 * i + place)));
@@ -103,7 +103,9 @@ const auto kLaws =
                                                                                s.frequency_penalty = 0.7F;
                                                                              })},
                     Law{"logit_bias", with([](auto& s) {
-                          s.logit_bias = {{100, 4.0F}, {200, 5.0F}, {300, -2.0F}};
+                          for (int32_t token = 0; token < 4000; token += 10) {
+                            s.logit_bias.emplace_back(token, static_cast<float>(token % 7) - 3);
+                          }
                         })});
 const auto kLawName = [](const testing::TestParamInfo<Law>& law) { return std::string(law.param.name); };
 

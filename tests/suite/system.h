@@ -65,6 +65,8 @@ class RunningSystem {
         .value();
   }
 
+  [[nodiscard]] std::vector<int32_t> text_ids(const std::string& text) const { return text_->encode(text).value(); }
+
   // All requests at once; the scheduler runs as many together as it may. Answers in the order of the requests.
   std::vector<Answer> run(std::vector<schedule::GenerateRequest> requests) {
     std::vector<Answer> answers(requests.size());
