@@ -24,8 +24,8 @@ function(strobe_cuda_objects name)
   add_library(strobe_kernel_cuda_${name} OBJECT ${P_SOURCES})
   set_target_properties(strobe_kernel_cuda_${name} PROPERTIES CUDA_ARCHITECTURES "${P_ARCHITECTURES}")
   target_include_directories(strobe_kernel_cuda_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
-  # nvcc cannot check the strings of {fmt} at compile time.
-  target_compile_definitions(strobe_kernel_cuda_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_CONSTEVAL=>")
+  # {fmt} 9 takes nvcc for a compiler without constexpr, and then does not compile.
+  target_compile_definitions(strobe_kernel_cuda_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
   target_compile_options(strobe_kernel_cuda_${name} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;-lineinfo>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${STROBE_CUDA_VERBOSE}>>:-Xptxas=-v>")
