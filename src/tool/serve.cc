@@ -15,6 +15,7 @@
 #include "serve/server.h"
 #include "tool/assembly.h"
 #include "tool/commands.h"
+#include "tool/self_test.h"
 #include "tool/text_adapter.h"
 
 namespace strobe::tool {
@@ -27,6 +28,7 @@ struct ServeOptions {
   std::string served_model_name;
   std::string api_key;
   int32_t drain_seconds = 30;
+  std::string spec_self_test = "on";
 
   template <class Visitor>
   void visit(Visitor&& v) {
@@ -35,6 +37,9 @@ struct ServeOptions {
     v("--served-model-name", served_model_name, "the name that clients use; default: the model folder's");
     v("--api-key", api_key, "requests need it as a bearer token");
     v("--drain-seconds", drain_seconds, "how long running requests may go on after SIGTERM");
+    v("--spec-self-test", spec_self_test,
+      "on | off | strict: answer a few stored prompts at start and warn, or refuse to serve, when the draft fits "
+      "badly");
     engine.visit(v);
   }
 };
@@ -109,8 +114,24 @@ void say_what_next(const ServeOptions& o, const std::string& name, uint16_t port
   std::fflush(stdout);
 }
 
+// A draft that fits badly is a warning, or with "strict" the end.
+Result<void> self_test(const ServeOptions& o, System& system, const serve::TextService& text) {
+  STROBE_ASSIGN(const SelfTestVerdict verdict, run_self_test(system, *system.scheduler, text));
+  if (verdict.good) {
+    log_info("self-test: {}", verdict.text);
+  } else if (o.spec_self_test == "strict") {
+    return error("--spec-self-test strict: {}", verdict.text);
+  } else {
+    log_warning("self-test: {}", verdict.text);
+  }
+  return {};
+}
+
 Result<int> serve_model(ServeOptions o) {
   if (o.port < 0 || o.port > 65535) return error("--port {}: accepted: 0 to 65535", o.port);
+  if (o.spec_self_test != "on" && o.spec_self_test != "off" && o.spec_self_test != "strict") {
+    return error("--spec-self-test {}: accepted: on, off, strict", o.spec_self_test);
+  }
   if (o.drain_seconds < 0) return error("--drain-seconds {}: accepted: 0 and more", o.drain_seconds);
   engine::Stopwatch watch;
   default_to_pocket(o.engine);
@@ -133,6 +154,7 @@ Result<int> serve_model(ServeOptions o) {
   server_options.flush_cache = [&system] { return system->scheduler->flush_cache(); };
   serve::Server server(std::move(server_options), std::move(info), *system->scheduler, *text);
   const uint16_t port = server.start();
+  if (system->speculates() && o.spec_self_test != "off") STROBE_TRY(self_test(o, *system, *text));
   enum class WarmUp { kRunning, kDone, kFailed };
   const auto state = std::make_shared<std::atomic<WarmUp>>(WarmUp::kRunning);
   server.warm_up([state](const std::string& problem) { *state = problem.empty() ? WarmUp::kDone : WarmUp::kFailed; });

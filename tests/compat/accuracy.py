@@ -4,7 +4,8 @@
 
 Needs wordproblems/test.jsonl (the first 100 rows are used) and gsm8k/test.jsonl (the first 50) under --data. The targets
 come from the reference implementation on the same checkpoint: 99 of 100 right and an accept length of 7.54 on the word
-problems. GSM8K is far beyond the embedded model (1 of 50 right): it serves as text that the draft guesses badly (1.4).
+problems. Then the 50 GSM8K questions in 12 settings: draft tokens 2, 4, 8, fp8 and bf16 cache, draft windows 16 and 4096.
+GSM8K is far beyond the embedded model (1 of 50 right): it serves as text that the draft guesses badly (1.4).
 Standard library only.
 """
 import argparse
@@ -63,6 +64,22 @@ def check_set(args, name: str, file: Path, count: int, strict: bool) -> bool:
     return check_equal(name, rows, both["plain"], both["DFlash"]) and good
 
 
+def check_settings(args, file: Path, count: int) -> bool:
+    """GSM8K text: DFlash == plain for every block size, cache type and draft window."""
+    rows = strobe_cli.read_rows(file, count)
+    good = True
+    for kv in ("fp8_e4m3", "bf16"):
+        flags = [*args.strobe_args, "--kv-cache-dtype", kv]
+        plain = strobe_cli.generate(args.binary, args.models, rows, args.max_new_tokens, False, flags)
+        for tokens in (2, 4, 8):
+            for window in (16, 4096):
+                dflash = strobe_cli.generate(args.binary, args.models, rows, args.max_new_tokens, True, [
+                    *flags, "--speculative-num-draft-tokens", str(tokens), "--speculative-draft-window-size", str(window)])
+                name = f"GSM8K, {kv} cache, {tokens} draft tokens, window {window} (accept length {accept_length(dflash):.2f})"
+                good &= check_equal(name, rows, plain, dflash)
+    return good
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -74,6 +91,7 @@ def main() -> int:
     try:
         good = check_set(args, "word problems", args.data / "wordproblems/test.jsonl", 100, strict=True)
         good &= check_set(args, "GSM8K", args.data / "gsm8k/test.jsonl", 50, strict=False)
+        good &= check_settings(args, args.data / "gsm8k/test.jsonl", 50)
     except strobe_cli.StrobeFailed as error:
         good = report(False, f"strobe failed: {error}")
     return 0 if good else 1
