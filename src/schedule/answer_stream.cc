@@ -19,12 +19,12 @@ bool AnswerStream::push(int32_t token) {
   ++tokens_;
   if (tokens_ > rules_.min_new_tokens &&
       std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end()) {
-    if (rules_.include_stop) held_ += detokenizer_.push(token);
+    if (rules_.include_stop) hold(detokenizer_.push(token));
     end_with({.reason = FinishReason::kStop, .matched_token = token});
     return true;
   }
   const size_t known = held_.size();
-  held_ += detokenizer_.push(token);
+  hold(detokenizer_.push(token));
   if (tokens_ >= rules_.min_new_tokens && match_stop_string(known)) return true;
   if (tokens_ >= rules_.max_new_tokens) {
     end_with({.reason = FinishReason::kLength});
@@ -34,8 +34,32 @@ bool AnswerStream::push(int32_t token) {
   return false;
 }
 
-std::string AnswerStream::take_text() {
-  return std::exchange(ready_, {});
+AnswerText AnswerStream::take_text() {
+  AnswerText taken{.text = std::exchange(ready_, {})};
+  auto left = static_cast<int32_t>(taken.text.size());
+  size_t whole = 0;  // pieces that are taken whole
+  for (; left > 0; ++whole) {
+    TextPiece& piece = pieces_[whole];
+    const int32_t bytes = std::min(left, piece.bytes);
+    taken.pieces.push_back({.token = piece.token, .bytes = bytes});
+    left -= bytes;
+    piece.bytes -= bytes;
+    if (piece.bytes > 0) break;
+  }
+  pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(whole));
+  return taken;
+}
+
+void AnswerStream::hold(const std::string& text) {
+  if (text.empty()) return;
+  held_ += text;
+  const int32_t token = tokens_ - 1;
+  const auto bytes = static_cast<int32_t>(text.size());
+  if (!pieces_.empty() && pieces_.back().token == token) {
+    pieces_.back().bytes += bytes;
+  } else {
+    pieces_.push_back({.token = token, .bytes = bytes});
+  }
 }
 
 bool AnswerStream::match_stop_string(size_t known) {
@@ -68,7 +92,7 @@ void AnswerStream::release_certain_text() {
 }
 
 void AnswerStream::end_with(Finish finish) {
-  held_ += detokenizer_.finish();
+  hold(detokenizer_.finish());
   ready_ += std::exchange(held_, {});
   finish_ = std::move(finish);
 }

@@ -16,6 +16,12 @@
 
 namespace strobe::schedule {
 
+// Text, and which tokens it came from (Chunk::text and pieces).
+struct AnswerText {
+  std::string text;
+  std::vector<TextPiece> pieces;
+};
+
 class AnswerStream {
  public:
   // eos_ids: the model's own end tokens, unless rules.ignore_eos. The tokenizer must outlive this.
@@ -28,7 +34,7 @@ class AnswerStream {
   [[nodiscard]] int32_t tokens() const { return tokens_; }
   // The text that has become certain since the last call: never half a character, never a possible beginning of a stop
   // string.
-  [[nodiscard]] std::string take_text();
+  [[nodiscard]] AnswerText take_text();
 
   // Tokens that end an answer; while fewer than min_new_tokens are emitted they must not be sampled.
   [[nodiscard]] std::span<const int32_t> end_tokens() const { return end_tokens_; }
@@ -36,6 +42,8 @@ class AnswerStream {
   [[nodiscard]] int32_t forbidden_tokens() const { return std::max(0, rules_.min_new_tokens - tokens_); }
 
  private:
+  // Adds text that the newest token made certain.
+  void hold(const std::string& text);
   // Looks in held_ for a stop string that ends behind its first `known` bytes; cuts and finishes when there is one.
   bool match_stop_string(size_t known);
   // Moves what can no longer become a stop string from held_ to ready_.
@@ -46,8 +54,9 @@ class AnswerStream {
   std::vector<int32_t> end_tokens_;
   Detokenizer detokenizer_;
   int32_t tokens_ = 0;
-  std::string held_;   // may still become a stop string
-  std::string ready_;  // certain, not yet taken
+  std::string held_;               // may still become a stop string
+  std::string ready_;              // certain, not yet taken
+  std::vector<TextPiece> pieces_;  // of ready_, then of held_; after a stop string was cut off they may say more
   std::optional<Finish> finish_;
 };
 

@@ -76,6 +76,13 @@ struct Usage {
 struct TokenOrigin {
   int32_t step = 0;            // decode step of its request; 0 = prefill
   int32_t block_position = 0;  // 0: the target's own token (bonus, or plain); i: accepted draft i of its block
+  int32_t drafted = 0;         // drafts that its step had to check; 0: plain decoding
+};
+
+// Which token a part of the text came from.
+struct TextPiece {
+  int32_t token = 0;  // its place in the whole answer, from 0
+  int32_t bytes = 0;  // above 0
 };
 
 // What a request emits at one moment: the tokens of one step, and the text that has become certain (a possible
@@ -84,6 +91,10 @@ struct Chunk {
   std::vector<int32_t> token_ids;
   std::vector<TokenOrigin> origins;  // one a token
   std::string text;
+  // `text` from left to right, cut where another token's text begins. A token has none that shows nothing (an end
+  // token, the first half of a character, which counts to the token that completes it), and several, in chunks to come
+  // too, when a part of it was held back.
+  std::vector<TextPiece> pieces;
   std::optional<Finish> finish;  // set in the last chunk, exactly once
   Usage usage;
 };

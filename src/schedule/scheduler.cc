@@ -270,7 +270,9 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
     sequence.tokens.push_back(token);
     const auto place = static_cast<int32_t>(chunk.token_ids.size());
     chunk.token_ids.push_back(token);
-    chunk.origins.push_back({.step = usage.decode_steps, .block_position = place < output.accepted ? place + 1 : 0});
+    chunk.origins.push_back({.step = usage.decode_steps,
+                             .block_position = place < output.accepted ? place + 1 : 0,
+                             .drafted = output.drafted});
     if (sequence.answer.push(token)) break;
   }
   const auto emitted = static_cast<int32_t>(chunk.token_ids.size());
@@ -279,7 +281,9 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
   if (output.drafted > 0) count_verify(usage, output);
   counts_.generated_tokens_total += emitted;
   window_tokens_ += emitted;
-  chunk.text = sequence.answer.take_text();
+  AnswerText news = sequence.answer.take_text();
+  chunk.text = std::move(news.text);
+  chunk.pieces = std::move(news.pieces);
   if (sequence.answer.finish()) {
     finish(sequence, *sequence.answer.finish(), std::move(chunk));
     return;

@@ -109,6 +109,10 @@ std::vector<Field> make_table() {
               "an event after so many tokens (the first token always has its own). Default 1"),
       applied("echo", kCompletions, &F::echo, kAny, "the prompt stands before the answer"),
       applied("return_token_ids", kOpenAi, &F::return_token_ids, kAny, "`token_ids` beside the text of each choice"),
+      applied(
+          "return_token_origins", kOpenAi, &F::return_token_origins, kAny,
+          "`token_origins` beside the text of each choice: step and block position of each token, and the text cut by "
+          "tokens"),
       applied("skip_special_tokens", kSampling | kDetokenize, &F::skip_special_tokens, kAny,
               "leaves special tokens out of the text. Default true"),
       raw("rid", kBodies | kAbortRequest, &F::rid, "a string of 1 to 256 bytes (/generate: or an array of them)",

@@ -55,6 +55,7 @@ struct RequestFields {
   std::optional<int64_t> stream_interval;
   std::optional<bool> echo;
   std::optional<bool> return_token_ids;
+  std::optional<bool> return_token_origins;
   std::optional<bool> skip_special_tokens;
   Raw rid = nullptr;
   std::optional<bool> abort_all;

@@ -162,6 +162,8 @@ void Job::handle(size_t index, const schedule::Chunk& chunk) {
       if (answer_->keeps_text()) {
         choice.text += chunk.text;
         choice.token_ids.insert(choice.token_ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
+        choice.origins.insert(choice.origins.end(), chunk.origins.begin(), chunk.origins.end());
+        choice.pieces.insert(choice.pieces.end(), chunk.pieces.begin(), chunk.pieces.end());
       }
       answer_->chunk(*exchange_, choice, chunk);
     }

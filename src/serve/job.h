@@ -29,8 +29,10 @@ struct Choice {
   int index = 0;         // in the answer
   int prompt_index = 0;  // which prompt it continues
   std::string request_id;
-  std::string text;  // both only when the Answer keeps them
+  std::string text;  // this and what follows only when the Answer keeps text
   std::vector<int32_t> token_ids;
+  std::vector<schedule::TokenOrigin> origins;
+  std::vector<schedule::TextPiece> pieces;
   schedule::Usage usage;  // of the last chunk so far
   std::optional<schedule::Finish> finish;
 };
@@ -40,7 +42,7 @@ struct Choice {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Whether Choice::text and token_ids are wanted.
+  // Whether Choice::text, token_ids, origins and pieces are wanted.
   [[nodiscard]] virtual bool keeps_text() const = 0;
   virtual void begin(Exchange& exchange) = 0;
   // `choice` has the chunk already.

@@ -91,6 +91,7 @@ class OpenAiPlanner {
     shape.chat = chat;
     shape.stream = fields.stream.value_or(false);
     shape.token_ids = fields.return_token_ids.value_or(false);
+    shape.token_origins = fields.return_token_origins.value_or(false);
     shape.created_unix_s = unix_seconds();
     shape.model = services.info.model_name;
   }

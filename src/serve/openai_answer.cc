@@ -16,6 +16,34 @@ void write_finish(JsonWriter& json, const schedule::Finish* finish) {
   write_matched(json, *finish);
 }
 
+struct Story {
+  int32_t first = 0;  // the place of ids[0] in the answer
+  std::span<const int32_t> ids;
+  std::span<const schedule::TokenOrigin> origins;  // of ids
+  std::string_view text;
+  std::span<const schedule::TextPiece> pieces;  // of text
+  double elapsed_ms = 0;
+};
+
+// How tokens came and when, and text cut by the tokens it came from: the pieces joined are the text.
+void write_story(JsonWriter& json, const Story& story) {
+  json.key("token_origins").begin_object().field("first", story.first).field("elapsed_ms", story.elapsed_ms);
+  json.key("tokens").begin_array();
+  for (size_t i = 0; i < story.origins.size(); ++i) {
+    const schedule::TokenOrigin& origin = story.origins[i];
+    json.begin_object().field("id", story.ids[i]).field("step", origin.step);
+    json.field("block_position", origin.block_position).field("drafted", origin.drafted).end_object();
+  }
+  json.end_array().key("pieces").begin_array();
+  size_t at = 0;
+  for (const schedule::TextPiece& piece : story.pieces) {
+    const auto bytes = static_cast<size_t>(piece.bytes);
+    json.begin_object().field("token", piece.token).field("text", story.text.substr(at, bytes)).end_object();
+    at += bytes;
+  }
+  json.end_array().end_object();
+}
+
 }  // namespace
 
 void OpenAiAnswer::begin_json(JsonWriter& json) const {
@@ -37,6 +65,14 @@ void OpenAiAnswer::write_piece(Exchange& exchange, const Piece& piece) const {
     json.field("text", piece.text);
   }
   if (shape_.token_ids) json.key("token_ids").integers(piece.token_ids);
+  if (shape_.token_origins && !(piece.origins.empty() && piece.text_pieces.empty())) {
+    write_story(json, {.first = piece.first_token,
+                       .ids = piece.token_ids,
+                       .origins = piece.origins,
+                       .text = piece.text,
+                       .pieces = piece.text_pieces,
+                       .elapsed_ms = piece.usage->total_ms});
+  }
   write_finish(json, piece.finish);
   json.end_object().end_array();
   if (shape_.continuous_usage && piece.usage != nullptr) {
@@ -66,13 +102,23 @@ void OpenAiAnswer::begin(Exchange& exchange) {
 void OpenAiAnswer::chunk(Exchange& exchange, const Choice& choice, const schedule::Chunk& chunk) {
   if (!shape_.stream) return;
   const schedule::Finish* finish = chunk.finish ? &*chunk.finish : nullptr;
-  const bool has_news = !chunk.text.empty() || (shape_.token_ids && !chunk.token_ids.empty());
-  Piece piece{.index = choice.index, .text = chunk.text, .token_ids = chunk.token_ids, .usage = &choice.usage};
+  const bool tells_tokens = shape_.token_ids || shape_.token_origins;
+  const bool has_news = !chunk.text.empty() || (tells_tokens && !chunk.token_ids.empty());
+  Piece piece{.index = choice.index,
+              .text = chunk.text,
+              .token_ids = chunk.token_ids,
+              .origins = chunk.origins,
+              .text_pieces = chunk.pieces,
+              .first_token = chunk.usage.completion_tokens - static_cast<int32_t>(chunk.token_ids.size()),
+              .usage = &choice.usage};
   // Chat has the finish reason in an event of its own, with an empty delta.
   if (has_news && (shape_.chat || finish == nullptr)) {
     write_piece(exchange, piece);
     piece.text = {};
     piece.token_ids = {};
+    piece.origins = {};
+    piece.text_pieces = {};
+    piece.first_token = chunk.usage.completion_tokens;
   }
   if (finish == nullptr) return;
   piece.finish = finish;
@@ -90,6 +136,13 @@ void OpenAiAnswer::write_whole_choice(JsonWriter& json, const Choice& choice) co
     json.field("text", shape_.echo[static_cast<size_t>(choice.prompt_index)] + choice.text);
   }
   if (shape_.token_ids) json.key("token_ids").integers(choice.token_ids);
+  if (shape_.token_origins) {
+    write_story(json, {.ids = choice.token_ids,
+                       .origins = choice.origins,
+                       .text = choice.text,
+                       .pieces = choice.pieces,
+                       .elapsed_ms = choice.usage.total_ms});
+  }
   write_finish(json, choice.finish ? &*choice.finish : nullptr);
   json.end_object();
 }

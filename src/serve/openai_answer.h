@@ -16,6 +16,7 @@ struct OpenAiShape {
   bool include_usage = false;     // a last event with the usage of all choices
   bool continuous_usage = false;  // every event with the usage of its choice so far
   bool token_ids = false;
+  bool token_origins = false;
   std::string id;
   int64_t created_unix_s = 0;
   std::string model;
@@ -42,6 +43,9 @@ class OpenAiAnswer final : public Answer {
     bool with_role = false;
     bool with_text = true;
     std::span<const int32_t> token_ids;
+    std::span<const schedule::TokenOrigin> origins;  // of token_ids
+    std::span<const schedule::TextPiece> text_pieces;
+    int32_t first_token = 0;  // the place of token_ids[0] in the answer
     const schedule::Finish* finish = nullptr;
     const schedule::Usage* usage = nullptr;  // of the choice so far, when known
   };

@@ -2,6 +2,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -91,7 +92,17 @@ void handle_loads(const Services& services, Exchange& exchange) {
   out.field("max_running_requests", stats.max_running_requests);
   out.key("speculative").begin_object().field("accept_length", stats.accept_length());
   out.field("accept_rate", stats.accept_rate());
-  out.end_object().end_object().end_array().end_object();
+  out.field("draft_block_tokens", stats.draft_block_tokens);
+  out.field("verify_steps_total", stats.verify_steps_total);
+  out.field("accepted_tokens_total", stats.accepted_tokens_total);
+  out.key("accept_histogram_total").begin_array();
+  for (int32_t i = 0; i < std::min(stats.draft_block_tokens, schedule::kMaxBlockTokens); ++i) {
+    out.integer(stats.accept_histogram[static_cast<size_t>(i)]);
+  }
+  out.end_array().end_object();
+  out.field("generated_tokens_total", stats.generated_tokens_total);
+  out.field("requests_total", stats.requests_total).field("aborted_total", stats.aborted_total);
+  out.end_object().end_array().end_object();
   exchange.send({.body = out.take()});
 }
 

@@ -19,23 +19,42 @@ class Told {
   // Pushes the tokens in turn until one ends the answer. The text in parts, as a client gets it.
   Strings tell(const StopRules& rules, std::vector<int32_t> eos = {}, bool skip_special = true) {
     stream_.emplace(tokenizer_, rules, eos, skip_special);
+    pieces_.clear();
     Strings parts;
     for (int32_t token = 0; token < tokenizer_.vocab_size(); ++token) {
       const bool ended = stream_->push(token);
       EXPECT_EQ(ended, stream_->finish().has_value());
       EXPECT_EQ(stream_->tokens(), token + 1);
-      parts.push_back(stream_->take_text());
-      EXPECT_EQ(stream_->take_text(), "") << "text is taken once";
+      const AnswerText news = stream_->take_text();
+      parts.push_back(news.text);
+      pieces_.push_back(pieces_in_words(news));
+      EXPECT_EQ(stream_->take_text().text, "") << "text is taken once";
       if (ended) break;
     }
     return parts;
   }
   [[nodiscard]] const AnswerStream& stream() const { return *stream_; }
   [[nodiscard]] const Finish& finish() const { return stream_->finish().value(); }
+  // Of the last tell(): for each token's news, which tokens its text came from: "0:ab 1:c".
+  [[nodiscard]] const Strings& pieces() const { return pieces_; }
 
  private:
+  static std::string pieces_in_words(const AnswerText& news) {
+    std::string words;
+    size_t at = 0;
+    for (const TextPiece& piece : news.pieces) {
+      EXPECT_GT(piece.bytes, 0);
+      if (!words.empty()) words += ' ';
+      words += std::to_string(piece.token) + ':' + news.text.substr(at, static_cast<size_t>(piece.bytes));
+      at += static_cast<size_t>(piece.bytes);
+    }
+    EXPECT_EQ(at, news.text.size());
+    return words;
+  }
+
   TableTokenizer tokenizer_;
   std::optional<AnswerStream> stream_;
+  Strings pieces_;
 };
 
 TEST(AnswerStream, TextIsCertainAtOnceWithoutStopStrings) {
@@ -51,6 +70,21 @@ TEST(AnswerStream, APossibleBeginningOfAStopStringIsHeldBack) {
   EXPECT_EQ(told.tell({.stop_strings = {"###"}}), (Strings{"x", "", "##y", ""}));
   EXPECT_EQ(told.finish().reason, FinishReason::kStop);
   EXPECT_EQ(told.finish().matched_string, "###");
+}
+
+TEST(AnswerStream, PiecesTellWhichTokensTheTextCameFrom) {
+  Told told({"Hel", "lo", "", " w\xc3", "\xa9", "!"});
+  told.tell({.max_new_tokens = 6});
+  EXPECT_EQ(told.pieces(), (Strings{"0:Hel", "1:lo", "", "3: w", "4:\u00e9", "5:!"}));
+}
+
+TEST(AnswerStream, PiecesOfHeldBackTextComeWithTheTextAndKeepTheirToken) {
+  Told told({"x#", "#", "y#", "##", "#z"});
+  told.tell({.stop_strings = {"###"}});
+  EXPECT_EQ(told.pieces(), (Strings{"0:x", "", "0:# 1:# 2:y", ""})) << "token 0 came in two parts";
+  Told cut({"a", "bSTOPc", "d"});
+  cut.tell({.stop_strings = {"STOP"}});
+  EXPECT_EQ(cut.pieces(), (Strings{"0:a", "1:b"}));
 }
 
 TEST(AnswerStream, StopStringsMayLieInsideOneToken) {
@@ -233,6 +267,22 @@ Outcome by_the_rules(const Tokenizer& tokenizer, const std::vector<int32_t>& tok
   }
 }
 
+// A token's pieces joined are what the detokeniser said when it came, as far as the answer goes.
+void expect_each_tokens_own_text(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens, const StopRules& rules,
+                                 const Outcome& expected, const Strings& of_token) {
+  Detokenizer detokenizer(tokenizer, true);
+  size_t left = expected.text.size();
+  for (size_t n = 0; n < expected.tokens; ++n) {
+    const bool last = n + 1 == expected.tokens;
+    std::string own;
+    if (!last || !expected.token || rules.include_stop) own = detokenizer.push(tokens[n]);
+    if (last && !expected.string) own += detokenizer.finish();
+    own.resize(std::min(own.size(), left));
+    left -= own.size();
+    ASSERT_EQ(of_token[n], own) << "token " << n;
+  }
+}
+
 TEST(AnswerStream, AgreesWithTheRulesOnRandomAnswers) {
   std::mt19937 random(11);
   // Few letters, so that stop strings overlap themselves and each other; two halves of a character; a broken byte.
@@ -266,15 +316,24 @@ TEST(AnswerStream, AgreesWithTheRulesOnRandomAnswers) {
     const Outcome expected = by_the_rules(tokenizer, tokens, rules, eos, safe);
     AnswerStream stream(tokenizer, rules, eos, true);
     std::string text;
+    Strings of_token(expected.tokens);
     for (size_t n = 0; n < expected.tokens; ++n) {
       ASSERT_FALSE(stream.finish()) << "round " << round;
       ASSERT_EQ(stream.push(tokens[n]), n + 1 == expected.tokens) << "round " << round;
-      text += stream.take_text();
+      const AnswerText news = stream.take_text();
+      size_t at = 0;
+      for (const TextPiece& piece : news.pieces) {
+        of_token.at(static_cast<size_t>(piece.token)) += news.text.substr(at, static_cast<size_t>(piece.bytes));
+        at += static_cast<size_t>(piece.bytes);
+      }
+      ASSERT_EQ(at, news.text.size()) << "round " << round;
+      text += news.text;
       if (n + 1 < expected.tokens) {
         ASSERT_EQ(text.size(), safe[n]) << "round " << round << ", token " << n;
       }
     }
     ASSERT_EQ(text, expected.text) << "round " << round;
+    expect_each_tokens_own_text(tokenizer, tokens, rules, expected, of_token);
     const Finish& finish = stream.finish().value();
     ASSERT_EQ(finish.reason, expected.reason) << "round " << round;
     ASSERT_EQ(finish.matched_token, expected.token) << "round " << round;

@@ -83,6 +83,7 @@ TEST_F(SchedulerTest, SpeculationCountsWhatItDoes) {
       EXPECT_EQ(chunk.origins[t].step, static_cast<int32_t>(i));
       const bool bonus = static_cast<int32_t>(t) == accepted;
       EXPECT_EQ(chunk.origins[t].block_position, bonus ? 0 : static_cast<int32_t>(t) + 1);
+      EXPECT_EQ(chunk.origins[t].drafted, i == 0 ? 0 : 3) << "the first step is prefill";
     }
     if (!last) {
       EXPECT_EQ(std::ssize(chunk.token_ids), accepted + 1);

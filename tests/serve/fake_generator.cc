@@ -129,14 +129,27 @@ void FakeGenerator::advance(Running& running) {
   running.due = running.step ? running.due + running.step->delay : steady_clock::time_point::max();
 }
 
+// The step's text shared out among its tokens.
+static std::vector<schedule::TextPiece> even_pieces(const FakeStep& step, int32_t first) {
+  std::vector<schedule::TextPiece> pieces;
+  auto left = static_cast<int32_t>(step.text.size());
+  for (int32_t i = 0; i < step.tokens && left > 0; ++i) {
+    const int32_t bytes = i + 1 == step.tokens ? left : std::min(left, left / (step.tokens - i));
+    if (bytes > 0) pieces.push_back({.token = first + i, .bytes = bytes});
+    left -= bytes;
+  }
+  return pieces;
+}
+
 schedule::Chunk FakeGenerator::make_chunk(Running& running, const FakeStep& step) {
   schedule::Chunk chunk;
   schedule::Usage& usage = running.usage;
   for (int i = 0; i < step.tokens; ++i) {
     chunk.token_ids.push_back(1000 + usage.completion_tokens + i);
-    chunk.origins.push_back({.step = running.next, .block_position = i});
+    chunk.origins.push_back({.step = running.next, .block_position = i, .drafted = step.verify ? 7 : 0});
   }
   chunk.text = step.text;
+  chunk.pieces = even_pieces(step, usage.completion_tokens);
   chunk.finish = step.finish;
   const double now_ms = std::chrono::duration<double, std::milli>(steady_clock::now() - running.start).count();
   if (usage.completion_tokens == 0) usage.first_token_ms = now_ms;

@@ -236,6 +236,54 @@ TEST_F(OpenAiTest, StepsWithoutTextMakeNoEvent) {
   EXPECT_EQ(events[1]["choices"][0]["finish_reason"], "stop");
 }
 
+TEST_F(OpenAiTest, TokenOriginsTellHowEachTokenCame) {
+  start();
+  generator_.play(FakeGenerator::steps({{.tokens = 1, .text = "a"},
+                                        {.tokens = 3, .text = "bcd", .verify = true},
+                                        {.tokens = 2, .text = ""},
+                                        {.tokens = 1, .text = "\u00e9", .finish = schedule::Finish{}}}));
+  json body = {{"prompt", "x"}, {"return_token_origins", true}, {"echo", true}};
+  const json whole = ask(kCompletionsPath, body)["choices"][0];
+  EXPECT_EQ(whole["text"], "xabcd\u00e9");
+  const json origins = whole["token_origins"];
+  EXPECT_EQ(origins["first"], 0);
+  ASSERT_EQ(origins["tokens"].size(), 7U);
+  EXPECT_EQ(origins["tokens"][0], (json{{"id", 1000}, {"step", 1}, {"block_position", 0}, {"drafted", 0}}));
+  EXPECT_EQ(origins["tokens"][2], (json{{"id", 1002}, {"step", 2}, {"block_position", 1}, {"drafted", 7}}));
+  EXPECT_EQ(origins["tokens"][5], (json{{"id", 1005}, {"step", 3}, {"block_position", 1}, {"drafted", 0}}));
+  const auto piece = [](int token, const char* text) { return json{{"token", token}, {"text", text}}; };
+  EXPECT_EQ(origins["pieces"], (json{piece(0, "a"), piece(1, "b"), piece(2, "c"), piece(3, "d"), piece(6, "\u00e9")}));
+
+  // Streamed, the events' lists joined are the same; events without tokens (the echo) have none.
+  body["stream"] = true;
+  json tokens = json::array(), pieces = json::array();
+  for (const json& event : stream(kCompletionsPath, body)) {
+    const json& choice = event["choices"][0];
+    if (!choice.contains("token_origins")) {
+      EXPECT_EQ(choice["text"], "x");
+      continue;
+    }
+    EXPECT_EQ(choice["token_origins"]["first"], tokens.size());
+    std::string joined;
+    for (const json& each : choice["token_origins"]["pieces"]) joined += each["text"].get<std::string>();
+    EXPECT_EQ(choice["text"], joined);
+    tokens.insert(tokens.end(), choice["token_origins"]["tokens"].begin(), choice["token_origins"]["tokens"].end());
+    pieces.insert(pieces.end(), choice["token_origins"]["pieces"].begin(), choice["token_origins"]["pieces"].end());
+  }
+  EXPECT_EQ(tokens, origins["tokens"]);
+  EXPECT_EQ(pieces, origins["pieces"]);
+
+  const json chat = {
+      {"messages", {{{"role", "user"}, {"content", "x"}}}}, {"return_token_origins", true}, {"stream", true}};
+  const std::vector<json> events = stream(kChatPath, chat);
+  EXPECT_FALSE(events[0]["choices"][0].contains("token_origins")) << "the role alone";
+  EXPECT_EQ(events[1]["choices"][0]["token_origins"]["tokens"].size(), 1U);
+  EXPECT_EQ(events[3]["choices"][0]["delta"]["content"], "") << "tokens that show nothing are told all the same";
+  EXPECT_EQ(events[3]["choices"][0]["token_origins"]["tokens"].size(), 2U);
+  EXPECT_EQ(events[3]["choices"][0]["token_origins"]["first"], 4);
+  EXPECT_FALSE(ask(kCompletionsPath, {{"prompt", "x"}})["choices"][0].contains("token_origins"));
+}
+
 TEST_F(OpenAiTest, TokenIdsOnRequest) {
   start();
   const json body = {{"prompt", "x"}, {"max_tokens", 2}, {"return_token_ids", true}};

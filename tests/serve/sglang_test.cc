@@ -346,12 +346,21 @@ TEST_F(SglangTest, ModelInfoAndLoads) {
   schedule::GeneratorStats stats = generator_.stats();
   stats.queued_requests = 3;
   stats.used_slots = 2048;
+  stats.verify_steps_total = 5;
+  stats.accepted_tokens_total = 12;
+  stats.accept_histogram = {1, 0, 2, 0, 2};
+  stats.generated_tokens_total = 18;
   generator_.set_stats(stats);
   const json load = request(port_, "GET", "/v1/loads").json()["loads"][0];
   EXPECT_EQ(load["num_waiting_reqs"], 3);
   EXPECT_EQ(load["num_total_reqs"], 3);
   EXPECT_DOUBLE_EQ(load["token_usage"].get<double>(), 0.25);
   EXPECT_EQ(load["max_running_requests"], 64);
+  EXPECT_EQ(load["generated_tokens_total"], 18);
+  EXPECT_EQ(load["speculative"]["verify_steps_total"], 5);
+  EXPECT_EQ(load["speculative"]["accepted_tokens_total"], 12);
+  EXPECT_EQ(load["speculative"]["draft_block_tokens"], 8);
+  EXPECT_EQ(load["speculative"]["accept_histogram_total"], (json{1, 0, 2, 0, 2, 0, 0, 0}));
   EXPECT_EQ(request(port_, "GET", "/get_load").json()[0]["num_tokens"], 2048);
 }
 
