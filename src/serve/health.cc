@@ -74,7 +74,7 @@ void add_common_routes(Router& router, const Services& services) {
   });
   for (const Asset& asset : assets()) {
     router.add("GET", std::string(asset.path), [&asset](const std::shared_ptr<Exchange>& exchange) {
-      exchange->send({.content_type = std::string(asset.content_type), .body = std::string(asset.body)});
+      exchange->send(answer_with(asset, exchange->request()));
     });
   }
 }

@@ -112,11 +112,12 @@ class Reply {
     if (gone_ || state_ != State::kFresh) return;
     state_ = State::kDone;
     begin_head(response);
-    if (response.status != 204) {
+    const bool has_content = response.status != 204 && response.status != 304;
+    if (has_content) {
       out_ += fmt::format("Content-Type: {}\r\nContent-Length: {}\r\n", response.content_type, response.body.size());
     }
     end_head();
-    if (request.method != "HEAD" && response.status != 204) out_ += response.body;
+    if (request.method != "HEAD" && has_content) out_ += response.body;
     wake();
   }
   void begin_stream(const Response& head) {
