@@ -204,18 +204,21 @@ void Scheduler::plan_step() {
   plan_.sequences.clear();
   planned_.clear();
   int32_t rows_left = stepper_.max_rows();
-  for (const bool prefilling : {false, true}) {
+  const auto plan_all = [&](bool prefilling) {
     for (const auto& sequence : running_) {
-      if (sequence->prefilling() == prefilling && rows_left > 0) plan_part(*sequence, rows_left);
+      if (sequence->prefilling() == prefilling && rows_left > 0) rows_left -= plan_part(*sequence, rows_left);
     }
-  }
+  };
+  plan_all(false);
+  if (options_.chunk_tokens > 0) rows_left = std::min(rows_left, options_.chunk_tokens);
+  plan_all(true);
 }
 
-void Scheduler::plan_part(Sequence& sequence, int32_t& rows_left) {
+int32_t Scheduler::plan_part(Sequence& sequence, int32_t rows) {
   const std::span<const int32_t> all = sequence.tokens;
   const bool reading = sequence.prefilling();
   const int32_t pending = (reading ? sequence.tokens_to_read() : static_cast<int32_t>(all.size())) - sequence.committed;
-  const int32_t fed = std::min(pending, rows_left);
+  const int32_t fed = std::min(pending, rows);
   const int32_t block = reading ? 1 : block_tokens(sequence);
   plan_.sequences.push_back({.tokens = all.subspan(static_cast<size_t>(sequence.committed), static_cast<size_t>(fed)),
                              .first_position = sequence.committed,
@@ -228,7 +231,7 @@ void Scheduler::plan_part(Sequence& sequence, int32_t& rows_left) {
                              .forbidden_early = sequence.answer.end_tokens(),
                              .forbidden_rows = sequence.answer.forbidden_tokens()});
   planned_.push_back(&sequence);
-  rows_left -= fed + block - 1;
+  return fed + block - 1;
 }
 
 void Scheduler::run_step() {

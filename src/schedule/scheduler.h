@@ -7,8 +7,8 @@
 // request gives its own back and waits again, at the head of the queue: nothing of it is lost, for its text is read
 // again, and what follows is what would have followed.
 //
-// Rows of a step: every decoding request first, then prompt chunks up to the step's row limit, so decoding never waits
-// for a long prompt. While a step runs, the chunks of the step before are delivered (postman.h).
+// Rows of a step: every decoding request first, then prompt chunks up to a limit, so decoding never waits for a long
+// prompt. While a step runs, the chunks of the step before are delivered (postman.h).
 #pragma once
 
 #include <chrono>
@@ -37,6 +37,7 @@ struct SchedulerOptions {
   int32_t vocab = 0;
   std::vector<int32_t> eos_ids;
   bool prefix_cache = true;
+  int32_t chunk_tokens = 0;  // prompt tokens read in one step by all requests together; 0: as many as the step has rows
 };
 
 class Scheduler : public Generator {
@@ -73,7 +74,8 @@ class Scheduler : public Generator {
   void preempt_youngest();
   void make_room_for_decoding();
   void plan_step();
-  void plan_part(Sequence& sequence, int32_t& rows_left);
+  // At most `rows` rows of one request; returns how many it takes.
+  int32_t plan_part(Sequence& sequence, int32_t rows);
   void run_step();
   void digest(const engine::StepResult& result);
   void emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding);

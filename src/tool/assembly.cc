@@ -101,7 +101,8 @@ void start_scheduler(System& system) {
                                      .max_queued_requests = system.options.max_queued_requests,
                                      .max_context_tokens = static_cast<int32_t>(system.context_tokens),
                                      .vocab = static_cast<int32_t>(system.config.vocab_size),
-                                     .prefix_cache = !system.options.disable_radix_cache};
+                                     .prefix_cache = !system.options.disable_radix_cache,
+                                     .chunk_tokens = system.options.chunked_prefill_size};
   for (const int64_t id : system.config.eos_ids) options.eos_ids.push_back(static_cast<int32_t>(id));
   system.scheduler =
       std::make_unique<schedule::Scheduler>(*system.stepper, *system.pages, *system.tokenizer, std::move(options));

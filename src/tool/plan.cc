@@ -317,9 +317,9 @@ void plan_step_size(Plan& plan) {
   if (o.max_running_requests == 0) {
     o.max_running_requests = plan.speculates() ? kDefaultRunningDflash : kDefaultRunningPlain;
   }
-  // A step must at least hold every running request's block.
+  // A step holds every running request's block and a chunk of prompts beside them.
   const int32_t block = plan.speculates() ? o.speculative_num_draft_tokens : 1;
-  plan.max_rows = std::max(o.chunked_prefill_size, o.max_running_requests * block);
+  plan.max_rows = o.chunked_prefill_size + o.max_running_requests * block;
 }
 
 // In an inspection a fault is noted and the work goes on.

@@ -36,6 +36,7 @@ class SchedulerFixture : public testing::Test {
     int32_t running = 4;
     int32_t queued = 100;
     bool prefix_cache = true;
+    int32_t chunk = 0;
   };
 
   // Set hooks of stepper() before the first submit.
@@ -50,7 +51,8 @@ class SchedulerFixture : public testing::Test {
                                                               .max_context_tokens = setup.fake.max_context_tokens,
                                                               .vocab = setup.fake.vocab,
                                                               .eos_ids = {0},
-                                                              .prefix_cache = setup.prefix_cache});
+                                                              .prefix_cache = setup.prefix_cache,
+                                                              .chunk_tokens = setup.chunk});
   }
   // Ends the scheduler and counts.
   void stop() {

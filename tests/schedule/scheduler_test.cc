@@ -249,6 +249,21 @@ TEST_F(SchedulerTest, LongPromptsAreReadBetweenTheStepsOfOthers) {
   EXPECT_EQ(plans[6][2].fed, 3);
 }
 
+TEST_F(SchedulerTest, PromptsAreReadInChunksOfTheirOwn) {
+  start({.fake = {.block_tokens = 4, .max_rows = 64}, .chunk = 10});
+  std::vector<size_t> fed;
+  stepper().on_step = [&](const engine::StepPlan& plan, int) {
+    size_t rows = 0;
+    for (const auto& s : plan.sequences) rows += s.block_tokens == 1 ? s.tokens.size() : 0;
+    fed.push_back(rows);
+  };
+  const Listener heard = submit(request(prompt(35), 5));
+  expect_end(heard, FinishReason::kLength);
+  stop();
+  ASSERT_GE(fed.size(), 4U);
+  EXPECT_EQ((std::vector<size_t>(fed.begin(), fed.begin() + 4)), (std::vector<size_t>{10, 10, 10, 5}));
+}
+
 TEST_F(SchedulerTest, MoreThanMayRunWaitTheirTurn) {
   start({.running = 2});
   std::vector<Listener> heard;
@@ -468,12 +483,19 @@ TEST_F(SchedulerTest, ATimeLimitEndsARequestThatRunsOrWaits) {
 
 TEST_F(SchedulerTest, SinksMaySubmitAndAbort) {
   start({.running = 1});
+  Gate aborted;
+  // Sinks are called beside the steps: step 40, in the midst of the second request, waits for the abort.
+  stepper().on_step = [&](const engine::StepPlan&, int step) {
+    if (step == 40) aborted.pass();
+  };
   Listener second;
   const auto first = scheduler().submit(request(prompt(3), 4, "first"), [&](const Chunk& chunk) {
     if (!chunk.finish) return;
     EXPECT_TRUE(scheduler()
                     .submit(request(prompt(5), 100, "second"), second.sink([&](const Chunk& c) {
-                      if (c.usage.completion_tokens == 3) scheduler().abort("second");
+                      if (c.usage.completion_tokens != 3) return;
+                      scheduler().abort("second");
+                      aborted.open();
                     }))
                     .ok());
   });
