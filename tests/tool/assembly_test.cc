@@ -95,7 +95,7 @@ TEST(Assembly, TheKimiCommandLine) {
   EXPECT_EQ(system->options.max_running_requests, 48);
   EXPECT_EQ(system->options.max_total_tokens, 960) << "whole pages of 64";
   EXPECT_EQ(system->pages->capacity_pages(), 15);
-  EXPECT_EQ(system->stepper->max_rows(), 512);
+  EXPECT_EQ(system->stepper->max_rows(), 512 + 48 * 8);
   EXPECT_EQ(system->options.device, "cpu");
   EXPECT_NE(system->options.cpu_isa, "auto");
 }
@@ -138,7 +138,7 @@ TEST(Assembly, ABlockSizeOfOnesOwn) {
   const auto system = assembled(options);
   EXPECT_EQ(system->stepper->max_block_tokens(), 4);
   EXPECT_EQ(system->options.speculative_num_draft_tokens, 4);
-  EXPECT_EQ(system->stepper->max_rows(), 800) << "every running request's block fits into a step";
+  EXPECT_EQ(system->stepper->max_rows(), 512 + 800) << "every running request's block fits into a step, beside a chunk of prompts";
 }
 
 TEST(DefaultToPocket, FillsInWhatIsMissing) {
