@@ -1,0 +1,14 @@
+// The kernel families that the benchmark knows, a file each. Every function checks its kernel's results before it times
+// them (a wrong result is a Failure), and skips cases whose name does not contain `filter`.
+#pragma once
+
+#include <string>
+
+#include "report.h"
+
+namespace strobe::bench {
+
+// Routed experts in NVFP4: Kimi-K2's layer, 1 to 1024 tokens, every tiling.
+void bench_nvfp4_moe(Report& report, const std::string& filter);
+
+}  // namespace strobe::bench
