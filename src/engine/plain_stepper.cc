@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "engine/stopwatch.h"
 #include "engine/token_choice.h"
 
 namespace strobe::engine {
@@ -12,21 +11,18 @@ PlainStepper::PlainStepper(ops::Exec& exec, TargetModel target, int32_t page_siz
 
 StepResult PlainStepper::run(const StepPlan& plan) {
   StepResult result;
-  Stopwatch watch;
   ops::WorkspaceFrame frame(exec_.workspace());
   pass_.clear();
   for (const StepSequence& sequence : plan.sequences) {
     pass_.add(sequence.tokens, sequence.first_position, sequence.pages, sequence.wants_token ? 1 : 0);
   }
   pass_.run(exec_, frame);
-  result.times.target_ms = watch.lap_ms();
   int64_t row = 0;
   for (const StepSequence& sequence : plan.sequences) {
     StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
     output.tokens.push_back(TokenChoice(pass_.logits(row++, 1), sequence, {}).choose(0));
   }
-  result.times.accept_ms = watch.lap_ms();
   return result;
 }
 

@@ -12,6 +12,9 @@
 
 namespace strobe::engine {
 
+// The largest block (the fed token and its drafts) that may be asked for anywhere.
+constexpr int32_t kMaxBlockTokens = 32;
+
 // One request's part of a step. Spans must stay valid during Stepper::run.
 struct StepSequence {
   std::span<const int32_t> tokens;  // fed in this step: a chunk of the prompt, or the one token emitted last
@@ -46,16 +49,8 @@ struct StepOutput {
   int32_t accepted = 0;  // of which accepted = tokens.size() - 1
 };
 
-struct StepTimes {
-  double draft_ms = 0;
-  double target_ms = 0;  // prefill or verify pass
-  double accept_ms = 0;
-  double commit_ms = 0;
-};
-
 struct StepResult {
   std::vector<StepOutput> outputs;  // in the order of the plan
-  StepTimes times;
 };
 
 class Stepper {

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "engine/sampling_params.h"
+#include "engine/step.h"
 
 namespace strobe::schedule {
 
@@ -42,7 +43,7 @@ struct Finish {
   std::string message;                        // kAbort: why, in words
 };
 
-constexpr int kMaxBlockTokens = 32;
+using engine::kMaxBlockTokens;  // the length of the histograms below
 
 // Accept length: tokens a verify step, the target's own one included: (accepted + verify steps) / verify steps; 1 when
 // there was none.

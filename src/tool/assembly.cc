@@ -1,8 +1,8 @@
 #include "tool/assembly.h"
 
 #include "base/log.h"
+#include "base/stopwatch.h"
 #include "engine/plain_stepper.h"
-#include "engine/stopwatch.h"
 #include "load/tensor_source.h"
 #include "model/families.h"
 #include "spec/dflash_stepper.h"
@@ -81,7 +81,7 @@ void make_stepper(System& system) {
 }  // namespace
 
 Result<std::unique_ptr<System>> assemble(const EngineOptions& options) {
-  engine::Stopwatch watch;
+  Stopwatch watch;
   // All that can be refused is refused before weights are read: that may take minutes.
   STROBE_ASSIGN(Plan plan, make_plan(options));
   auto owned = std::make_unique<System>(std::move(plan));

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "schedule/generator.h"
+#include "engine/step.h"
 
 namespace strobe::tool {
 namespace {
@@ -84,8 +84,8 @@ Result<void> check_speculation(EngineOptions& o) {
       o.speculative_num_draft_tokens != 0 ? "--speculative-num-draft-tokens" : "--speculative-dflash-block-size";
   if (o.speculative_num_draft_tokens == 0) o.speculative_num_draft_tokens = o.speculative_dflash_block_size;
   const int32_t tokens = o.speculative_num_draft_tokens;
-  if (tokens != 0 && (tokens < 2 || tokens > schedule::kMaxBlockTokens)) {
-    return error("{} {}: accepted: 2 to {}, or 0 for the draft's block size", flag, tokens, schedule::kMaxBlockTokens);
+  if (tokens != 0 && (tokens < 2 || tokens > engine::kMaxBlockTokens)) {
+    return error("{} {}: accepted: 2 to {}, or 0 for the draft's block size", flag, tokens, engine::kMaxBlockTokens);
   }
   if (o.speculative_draft_window_size < 0) {
     return error("--speculative-draft-window-size {}: accepted: 1 and more, or 0 for the whole context",

@@ -9,13 +9,13 @@
 #include "base/cpu_features.h"
 #include "base/log.h"
 #include "engine/backends.h"
+#include "engine/step.h"
 #include "load/tensor_source.h"
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/weights.h"
 #include "model/workspace_plan.h"
 #include "ops/weight_arena.h"
-#include "schedule/generator.h"
 #include "spec/draft_kv_dtype.h"
 #include "tool/check_options.h"
 
@@ -174,8 +174,8 @@ Result<void> read_draft(Plan& plan) {
                                               ? std::nullopt
                                               : std::optional<int64_t>(o.speculative_num_draft_tokens)));
   if (!block.warning.empty()) log_warning("draft: {}", block.warning);
-  if (block.tokens > schedule::kMaxBlockTokens) {
-    return error("draft config.json: block_size {}: accepted: 2 to {}", block.tokens, schedule::kMaxBlockTokens);
+  if (block.tokens > engine::kMaxBlockTokens) {
+    return error("draft config.json: block_size {}: accepted: 2 to {}", block.tokens, engine::kMaxBlockTokens);
   }
   const bool asked = o.speculative_num_draft_tokens != 0;
   o.speculative_num_draft_tokens = static_cast<int32_t>(block.tokens);

@@ -11,7 +11,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
-#include "engine/stopwatch.h"
+#include "base/stopwatch.h"
 #include "serve/server.h"
 #include "tool/assembly.h"
 #include "tool/commands.h"
@@ -133,7 +133,7 @@ Result<int> serve_model(ServeOptions o) {
     return error("--spec-self-test {}: accepted: on, off, strict", o.spec_self_test);
   }
   if (o.drain_seconds < 0) return error("--drain-seconds {}: accepted: 0 and more", o.drain_seconds);
-  engine::Stopwatch watch;
+  Stopwatch watch;
   default_to_pocket(o.engine);
   STROBE_ASSIGN(auto system, assemble(o.engine));
   const auto text = make_text_service(*system->tokenizer, o.engine.tokenizer_folder());

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-namespace strobe::engine {
+namespace strobe {
 
 class Stopwatch {
  public:
@@ -19,4 +19,4 @@ class Stopwatch {
   Clock::time_point last_ = Clock::now();
 };
 
-}  // namespace strobe::engine
+}  // namespace strobe
