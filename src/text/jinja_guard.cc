@@ -15,6 +15,12 @@ using jinja::value;
 // Counters live in the context of one rendering, under names that no template can spell.
 constexpr const char* kSteps = " steps";
 constexpr const char* kDepth = " depth";
+constexpr const char* kMadeBytes = " made";
+constexpr const char* kPrintedBytes = " printed";
+
+constexpr int64_t kPartBytes = sizeof(jinja::string_part);  // of a string's piece, besides its text
+constexpr int64_t kItemBytes = sizeof(value);               // of a list's item, besides what it points to
+constexpr int kMaxPrintedDepth = 200;                       // lists inside lists, when they are printed
 
 int64_t& counter(jinja::context& context, const char* name) {
   const value held = context.get_val(name);
@@ -28,11 +34,49 @@ void take_steps(jinja::context& context, size_t count) {
   if (left < 0) throw Stop{fmt::format("the template takes more than {} steps", kMaxSteps)};
 }
 
-void check_size(const value& v) {
-  const size_t size = jinja::is_val<jinja::value_string>(v)  ? v->val_str.length()
-                      : jinja::is_val<jinja::value_array>(v) ? v->val_arr.size()
-                                                             : 0;
-  if (size > kMaxValueSize) throw Stop{fmt::format("the template makes a value of size {}", size)};
+// Of a value by itself: of a list, without what its items point to.
+int64_t own_bytes(const value& v) {
+  const size_t pieces = v->val_str.parts.size(), items = v->val_arr.size() + 2 * v->val_obj.size();
+  return kPartBytes * static_cast<int64_t>(1 + pieces) + kItemBytes * static_cast<int64_t>(items) +
+         static_cast<int64_t>(v->val_str.length());
+}
+
+// What a value takes as text, items and all: one that stands in many places counts in each of them. Stops counting
+// above kMaxValueBytes.
+int64_t printed_bytes(const value& v, int depth = 0) {
+  if (depth > kMaxPrintedDepth)
+    throw Stop{fmt::format("the template prints lists more than {} deep", kMaxPrintedDepth)};
+  int64_t bytes = own_bytes(v);
+  const auto add = [&](const value& item) {
+    if (item && bytes <= kMaxValueBytes) bytes += printed_bytes(item, depth + 1);
+  };
+  for (const value& item : v->val_arr) add(item);
+  for (const auto& [key, item] : v->val_obj) {
+    add(key);
+    add(item);
+  }
+  return bytes;
+}
+
+void check_bytes(int64_t bytes) {
+  if (bytes > kMaxValueBytes) {
+    throw Stop{fmt::format("the template makes a value of more than {} bytes", kMaxValueBytes)};
+  }
+}
+
+// Takes the bytes of a value that is about to be made.
+void take_made(jinja::context& context, int64_t bytes) {
+  check_bytes(bytes);
+  int64_t& left = counter(context, kMadeBytes);
+  left -= bytes;
+  if (left < 0) throw Stop{fmt::format("the template makes values of more than {} bytes in all", kMaxMadeBytes)};
+}
+
+void take_printed(jinja::context& context, int64_t bytes) {
+  check_bytes(bytes);
+  int64_t& left = counter(context, kPrintedBytes);
+  left -= bytes;
+  if (left < 0) throw Stop{fmt::format("the template prints more than {} bytes", kMaxPrintedBytes)};
 }
 
 struct Wrapper : jinja::expression {
@@ -56,7 +100,17 @@ struct SizedValue : Wrapper {
   using Wrapper::Wrapper;
   value execute_impl(jinja::context& context) const override {
     value v = inner->execute(context);
-    check_size(v);
+    check_bytes(own_bytes(v));
+    return v;
+  }
+};
+
+// Text or an expression that stands in a body: what it gives is copied into the text of that body.
+struct Printed : Wrapper {
+  using Wrapper::Wrapper;
+  value execute_impl(jinja::context& context) const override {
+    value v = inner->execute(context);
+    take_printed(context, printed_bytes(v));
     return v;
   }
 };
@@ -67,25 +121,40 @@ struct Held : jinja::expression {
   value held;
 };
 
-// string * number, which the engine builds piece by piece however many they are.
-struct SizedTimes : jinja::expression {
-  SizedTimes(jinja::token operation, statement_ptr a, statement_ptr b)
+// Operators that make strings and lists: + and ~ join, * repeats. What they would make is checked before it is there.
+struct SizedBinary : jinja::expression {
+  SizedBinary(jinja::token operation, statement_ptr a, statement_ptr b)
       : op(std::move(operation)), left(std::move(a)), right(std::move(b)) {}
   value execute_impl(jinja::context& context) const override {
     value a = left->execute(context);
     value b = right->execute(context);
-    const auto check = [](const value& text, const value& times) {
-      if (!jinja::is_val<jinja::value_string>(text) || !jinja::is_val<jinja::value_int>(times)) return;
-      const auto length = std::max<size_t>(text->val_str.length(), 1);
-      if (times->val_int > static_cast<int64_t>(kMaxValueSize / 64 / length)) {
-        throw Stop{fmt::format("the template repeats {} bytes {} times", length, times->val_int)};
-      }
-    };
-    check(a, b);
-    check(b, a);
+    if (op.value == "*") {
+      check_times(context, a, b);
+      check_times(context, b, a);
+    } else {
+      check_join(context, a, b);
+    }
     return jinja::binary_expression(op, std::make_unique<Held>(std::move(a)), std::make_unique<Held>(std::move(b)))
         .execute_impl(context);
   }
+
+  static void check_times(jinja::context& context, const value& text, const value& times) {
+    if (!jinja::is_val<jinja::value_string>(text) || !jinja::is_val<jinja::value_int>(times)) return;
+    const int64_t bytes = own_bytes(text);
+    if (times->val_int > kMaxValueBytes / bytes) {
+      throw Stop{fmt::format("the template repeats {} bytes {} times", text->val_str.length(), times->val_int)};
+    }
+    take_made(context, bytes * std::max<int64_t>(times->val_int, 0));
+  }
+
+  static void check_join(jinja::context& context, const value& a, const value& b) {
+    if (jinja::is_val<jinja::value_string>(a) || jinja::is_val<jinja::value_string>(b)) {
+      take_made(context, printed_bytes(a) + printed_bytes(b));
+    } else if (jinja::is_val<jinja::value_array>(a) && jinja::is_val<jinja::value_array>(b)) {
+      take_made(context, own_bytes(a) + own_bytes(b));
+    }
+  }
+
   jinja::token op;
   statement_ptr left, right;
 };
@@ -106,21 +175,17 @@ struct CountedBody : jinja::statement {
     if (depth > kMaxCallDepth) throw Stop{fmt::format("the template's macros call one another {} deep", depth)};
     auto results = jinja::mk_val<jinja::value_array>();
     for (const auto& node : body) results->push_back(node->execute(context));
-    check_size(results);
     return results;
   }
   jinja::statements body;
 };
 
 void guard(statement_ptr& node);
+bool guard_statement(statement_ptr& node);
+void guard_expression(statement_ptr& node);
 
 void guard_all(jinja::statements& nodes) {
   for (auto& node : nodes) guard(node);
-}
-
-template <class T>
-T* as(statement_ptr& node) {
-  return dynamic_cast<T*>(node.get());
 }
 
 template <class W>
@@ -128,8 +193,22 @@ void wrap(statement_ptr& node) {
   if (node) node = std::make_unique<W>(std::move(node));
 }
 
+// The statements of a body.
+void guard_block(jinja::statements& nodes) {
+  for (auto& node : nodes) {
+    if (!node || guard_statement(node)) continue;
+    guard_expression(node);
+    wrap<Printed>(node);
+  }
+}
+
+template <class T>
+T* as(statement_ptr& node) {
+  return dynamic_cast<T*>(node.get());
+}
+
 void guard_body(jinja::statements& body) {
-  guard_all(body);
+  guard_block(body);
   auto counted = std::make_unique<CountedBody>(std::move(body));
   body.clear();
   body.push_back(std::move(counted));
@@ -138,18 +217,18 @@ void guard_body(jinja::statements& body) {
 bool guard_statement(statement_ptr& node) {
   if (auto* s = as<jinja::if_statement>(node)) {
     guard(s->test);
-    guard_all(s->body);
-    guard_all(s->alternate);
+    guard_block(s->body);
+    guard_block(s->alternate);
   } else if (auto* f = as<jinja::for_statement>(node)) {
     guard(f->iterable);
-    guard_all(f->body);
-    guard_all(f->default_block);
+    guard_block(f->body);
+    guard_block(f->default_block);
     // "for x in list if test" must stay a select expression on top: the loop looks for it.
     auto* select = as<jinja::select_expression>(f->iterable);
     wrap<CountedIterable>(select != nullptr ? select->lhs : f->iterable);
   } else if (auto* set = as<jinja::set_statement>(node)) {
     guard(set->val);
-    guard_all(set->body);
+    guard_block(set->body);
     wrap<SizedValue>(set->val);
   } else if (auto* macro = as<jinja::macro_statement>(node)) {
     guard_all(macro->args);
@@ -160,7 +239,7 @@ bool guard_statement(statement_ptr& node) {
     guard_body(call->body);
   } else if (auto* filter = as<jinja::filter_statement>(node)) {
     guard(filter->filter);
-    guard_all(filter->body);
+    guard_block(filter->body);
   } else {
     return false;
   }
@@ -186,10 +265,10 @@ void guard_expression(statement_ptr& node) {
   } else if (auto* binary = as<jinja::binary_expression>(node)) {
     guard(binary->left);
     guard(binary->right);
-    if (binary->op.value != "*") return;
-    auto times = std::make_unique<SizedTimes>(binary->op, std::move(binary->left), std::move(binary->right));
-    times->pos = node->pos;
-    node = std::move(times);
+    if (binary->op.value != "*" && binary->op.value != "+" && binary->op.value != "~") return;
+    auto sized = std::make_unique<SizedBinary>(binary->op, std::move(binary->left), std::move(binary->right));
+    sized->pos = node->pos;
+    node = std::move(sized);
   } else if (auto* filter = as<jinja::filter_expression>(node)) {
     guard(filter->operand);
     guard(filter->filter);
@@ -294,12 +373,14 @@ std::string nesting_complaint(const jinja::lexer_result& lexed) {
 }
 
 void install(jinja::program& program) {
-  guard_all(program.body);
+  guard_block(program.body);
 }
 
 void prepare(jinja::context& context) {
   context.set_val(kSteps, jinja::mk_val<jinja::value_int>(kMaxSteps));
   context.set_val(kDepth, jinja::mk_val<jinja::value_int>(0));
+  context.set_val(kMadeBytes, jinja::mk_val<jinja::value_int>(kMaxMadeBytes));
+  context.set_val(kPrintedBytes, jinja::mk_val<jinja::value_int>(kMaxPrintedBytes));
   context.set_val("range", jinja::mk_val<jinja::value_func>("range", bounded_range));
   context.set_val("raise_exception", jinja::mk_val<jinja::value_func>("raise_exception", raise));
 }

@@ -181,7 +181,7 @@ TEST(ChatTemplate, FaultsSayWhere) {
 
 TEST(ChatTemplate, EndlessTemplatesEnd) {
   const std::string forever =
-      "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}"
+      "{% for a in range(100) %}{% for b in range(100) %}{% for c in range(100) %}"
       "{% endfor %}{% endfor %}{% endfor %}";
   EXPECT_THAT(render(forever), HasSubstr("steps"));
   EXPECT_THAT(render("{% for a in range(1000000000) %}{% endfor %}"), HasSubstr("range"));
@@ -190,6 +190,34 @@ TEST(ChatTemplate, EndlessTemplatesEnd) {
   EXPECT_THAT(render("{% macro f() %}{% call f() %}x{% endcall %}{% endmacro %}{{ f() }}"), HasSubstr("deep"));
   EXPECT_THAT(render("{{ 'abc' * 1000000000 }}"), HasSubstr("repeats"));
   EXPECT_THAT(render("{{ 1000000000 * '' }}"), HasSubstr("repeats"));
+}
+
+// What doubles in a loop ends while it is small, however it doubles. Sixty doublings of anything would fill any
+// machine.
+TEST(ChatTemplate, DoublingTemplatesEnd) {
+  const auto loop = [](const std::string& start, const std::string& body) {
+    return render("{% set ns = namespace(s=" + start + ") %}{% for i in range(60) %}" + body + "{% endfor %}done");
+  };
+  const std::string big = R"({"b":")" + std::string(2'000'000, 'b') + R"("})";
+  for (const char* start : {"'ab'", "''", "[1]"}) {
+    EXPECT_THAT(loop(start, "{% set ns.s = ns.s + ns.s %}"), HasSubstr("bytes")) << start;
+  }
+  EXPECT_THAT(loop("'ab'", "{% set ns.s = ns.s ~ ns.s %}"), HasSubstr("bytes"));
+  EXPECT_THAT(loop("''", "{% set ns.s = ns.s * 2 %}"), HasSubstr("repeats"));
+  EXPECT_THAT(loop("'ab'", "{% set ns.s %}{{ ns.s }}{{ ns.s }}{% endset %}"), HasSubstr("bytes"));
+  EXPECT_THAT(loop("'ab'", "{% set ns.s = namespace(s=ns.s.s + ns.s.s) if i else namespace(s='ab') %}"),
+              HasSubstr("bytes"));
+  EXPECT_THAT(render("{% macro f(s, n) %}{{ f(s + s, n + 1) }}{% endmacro %}{{ f('ab', 0) }}"), HasSubstr("bytes"));
+  // A list in a list in a list: it is small until it is printed.
+  EXPECT_THAT(loop("['ab']", "{% set ns.s = [ns.s, ns.s] %}"), HasSubstr("done"));
+  EXPECT_THAT(loop("['ab']", "{% set ns.s = [ns.s, ns.s] %}{{ ns.s }}"), HasSubstr("bytes"));
+  EXPECT_THAT(loop("['ab']", "{% set ns.s = [ns.s, ns.s] %}{% set x = '' ~ ns.s %}"), HasSubstr("bytes"));
+  EXPECT_THAT(
+      render("{% set ns = namespace(s=[]) %}{% for i in range(300) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}"),
+      HasSubstr("deep"));
+  // No single value is large, all together are.
+  EXPECT_THAT(render("{% for i in range(300) %}{{ b }}{% endfor %}", "[]", big), HasSubstr("prints more than"));
+  EXPECT_THAT(render("{% for i in range(1000) %}{% set x = b ~ i %}{% endfor %}", "[]", big), HasSubstr("in all"));
 }
 
 TEST(ChatTemplate, BoundsLeaveOrdinaryTemplatesAlone) {
@@ -205,6 +233,11 @@ TEST(ChatTemplate, BoundsLeaveOrdinaryTemplatesAlone) {
   EXPECT_EQ(render("{% for k, v in d.items() %}{{ k }}{{ v }}{% break %}{% endfor %}", "[]", R"({"d":{"b":1,"a":2}})"),
             "b1");
   EXPECT_EQ(render("{% filter upper %}abc{% endfilter %}"), "ABC");
+  // Five hundred messages of a thousand bytes gathered in one string.
+  EXPECT_EQ(render("{% set ns = namespace(s='') %}{% for i in range(500) %}{% set ns.s = ns.s ~ c %}{% endfor %}"
+                   "{{ ns.s | length }}",
+                   "[]", R"({"c":")" + std::string(1000, 'c') + R"("})"),
+            "500000");
 }
 
 TEST(ChatTemplate, DeeplyNestedTemplatesAreRefused) {
