@@ -7,8 +7,7 @@
 namespace strobe {
 namespace {
 
-// Kimi-K2's tiktoken.model has 2.8 MB; tokenizer.json files reach 35 MB.
-constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
+constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;  // Kimi-K2's tiktoken.model has 2.8 MB
 
 }  // namespace
 
@@ -22,7 +21,12 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::filesystem::path& 
     return make_tiktoken_tokenizer(
         {.model = model, .model_name = model_path.string(), .config = config, .config_name = config_path.string()});
   }
-  return error("{}: no tokenizer; tiktoken.model is accepted", model_folder.string());
+  for (const char* other : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+    if (!std::filesystem::exists(model_folder / other)) continue;
+    return error("{}: {} is not a tokenizer that Strobe reads; tiktoken.model with tokenizer_config.json is accepted",
+                 model_folder.string(), other);
+  }
+  return error("{}: no tokenizer; tiktoken.model with tokenizer_config.json is accepted", model_folder.string());
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {

@@ -33,8 +33,8 @@ struct SpecialIds {
 
 class Tokenizer {
  public:
-  // Reads the tokenizer of a model folder: tiktoken.model with tokenizer_config.json (Kimi), or tokenizer.json
-  // (byte-level BPE). The Error names the file, and the line where there is one.
+  // Reads the tokenizer of a model folder: tiktoken.model with tokenizer_config.json (Kimi). The Error names the file,
+  // and the line where there is one; for a folder that has another kind of tokenizer it says what is accepted.
   static Result<std::unique_ptr<Tokenizer>> load(const std::filesystem::path& model_folder);
 
   virtual ~Tokenizer() = default;

@@ -234,6 +234,9 @@ TEST(TokenizerLoad, NamesTheFile) {
   const testing::ScratchFolder folder;
   EXPECT_THAT(Tokenizer::load(folder.path() / "absent").message(), HasSubstr("no such folder"));
   EXPECT_THAT(Tokenizer::load(folder.path()).message(), HasSubstr("no tokenizer"));
+  folder.write("tokenizer.json", "{}");  // of another kind
+  EXPECT_THAT(Tokenizer::load(folder.path()).message(),
+              AllOf(HasSubstr("tokenizer.json"), HasSubstr("tiktoken.model")));
   folder.write("tiktoken.model", "x");
   EXPECT_THAT(Tokenizer::load(folder.path()).message(), HasSubstr("tokenizer_config.json: no such file"));
   folder.write("tokenizer_config.json", "{}");
