@@ -1,6 +1,6 @@
 # strobe_room(<name> SOURCES <files> [ROOMS <lower rooms>] [LIBRARIES <others>])
 # A room is a folder under src/ and one static library, strobe_<name>. It may include only rooms on lower floors
-# (docs/MAP.md); tests/check_layers.py holds includes to that, and ROOMS holds the link to it.
+# (docs/MAP.md) and only those it names in ROOMS; tests/check_layers.py holds both to that.
 # -Wmaybe-uninitialized and -Wrestrict are off: g++ 12 sees them in sound uses of std::optional, std::variant and std::string.
 add_library(strobe_options INTERFACE)
 target_compile_options(strobe_options INTERFACE

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that rooms include only rooms on lower floors, and that CMake links no other.
+"""Checks that rooms include only rooms on lower floors, and that CMake links no other; and that a room links what it includes.
 
     tests/check_layers.py [--src DIR]     exit 1 and a line for each fault
 
@@ -30,7 +30,8 @@ def room_of(path):
     return path.split("/", 1)[0]
 
 
-def include_faults(src):
+def include_faults(src, links):
+    """`links`: for each room with a strobe_room() in CMake, the rooms it names there."""
     faults, graph = [], {}
     for file in sorted(p for p in src.rglob("*") if p.suffix in {".h", ".cc", ".cu", ".cuh", ".inc"}):
         name = file.relative_to(src).as_posix()
@@ -50,6 +51,8 @@ def include_faults(src):
             other = room_of(target)
             if other != room and FLOORS.get(other, 99) >= FLOORS[room]:
                 faults.append(f"{name} (floor {FLOORS[room]}) includes {target} (floor {FLOORS.get(other, '?')}): only lower floors")
+            elif other != room and room in links and other not in links[room]:
+                faults.append(f"{name} includes {target}, but {room}/CMakeLists.txt does not name {other} in ROOMS")
     return faults + cycles(graph)
 
 
@@ -74,22 +77,26 @@ def cycles(graph):
     return faults
 
 
-def link_faults(src):
-    faults = []
+def room_links(src):
+    links = {}
     for file in sorted(src.glob("*/CMakeLists.txt")):
         for room, body in re.findall(r"strobe_room\(\s*(\w+)(.*?)\)", file.read_text(encoding="utf-8"), re.S):
             match = re.search(r"\bROOMS\b(.*?)(?:\bLIBRARIES\b|\bSOURCES\b|$)", body, re.S)
-            for other in match.group(1).split() if match else []:
-                if FLOORS.get(other, 99) >= FLOORS.get(room, -1):
-                    faults.append(f"{file.relative_to(src)}: room {room} links {other}: only lower floors")
-    return faults
+            links[room] = match.group(1).split() if match else []
+    return links
+
+
+def link_faults(links):
+    return [f"{room}/CMakeLists.txt: room {room} links {other}: only lower floors"
+            for room, others in links.items() for other in others if FLOORS.get(other, 99) >= FLOORS.get(room, -1)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--src", type=Path, default=Path(__file__).resolve().parent.parent / "src")
     src = parser.parse_args().src
-    faults = include_faults(src) + link_faults(src)
+    links = room_links(src)
+    faults = include_faults(src, links) + link_faults(links)
     for fault in faults:
         print(fault)
     if not faults:

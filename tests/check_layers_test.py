@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_layers.py must see what it is for: upward includes, rings, upward links, unknown rooms."""
+"""check_layers.py must see what it is for: upward includes, rings, upward links, includes without a link, unknown rooms."""
 import subprocess
 import sys
 import tempfile
@@ -41,6 +41,15 @@ class CheckLayers(unittest.TestCase):
         code, text = self.run_on({"base/CMakeLists.txt": "strobe_room(base SOURCES a.cc ROOMS serve LIBRARIES x)"})
         self.assertEqual(code, 1)
         self.assertIn("room base links serve", text)
+
+    def test_include_without_link(self):
+        files = {"base/a.h": "", "model/b.h": '#include "base/a.h"\n',
+                 "model/CMakeLists.txt": "strobe_room(model SOURCES b.cc ROOMS tensor LIBRARIES base)"}
+        code, text = self.run_on(files)
+        self.assertEqual(code, 1)
+        self.assertIn("model/b.h includes base/a.h, but model/CMakeLists.txt does not name base in ROOMS", text)
+        files["model/CMakeLists.txt"] = "strobe_room(model SOURCES b.cc ROOMS tensor base)"
+        self.assertEqual(self.run_on(files)[0], 0)
 
     def test_unknown_room(self):
         code, _ = self.run_on({"attic/a.h": ""})
