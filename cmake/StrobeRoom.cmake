@@ -9,7 +9,7 @@ target_compile_options(strobe_options INTERFACE
 target_include_directories(strobe_options INTERFACE "${CMAKE_SOURCE_DIR}/src")
 # Sanitized builds compile without optimisation, which halves their time (most of it is JSON templates), but for the rooms whose
 # loops would make tests wait.
-set(STROBE_HOT_ROOMS tensor text kernel ops model)
+set(STROBE_HOT_ROOMS tensor text kernel ops model engine spec)
 if(STROBE_SANITIZE)
   target_compile_options(strobe_options INTERFACE -fsanitize=${STROBE_SANITIZE} -fno-omit-frame-pointer -g1)
   if(STROBE_SANITIZE MATCHES "undefined")

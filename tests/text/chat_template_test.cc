@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <thread>
-
 #include "golden.h"
 #include "scratch_folder.h"
 #include "text/tokenizer_config.h"
@@ -261,21 +259,6 @@ TEST(ChatTemplate, DeeplyNestedTemplatesAreRefused) {
   EXPECT_THAT(complaint("{% if x %}" + repeat("{% elif y %}", 10'000) + "{% endif %}"), HasSubstr("elifs"));
   // Long is not deep.
   EXPECT_EQ(complaint(repeat("{% if x %}a{% endif %}{{ (x) }}{% set x = [1] %}", 5'000)), "parsed");
-}
-
-TEST(ChatTemplate, ThreadsMayRenderAtOnce) {
-  const auto made = make(
-      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + m.content | length %}{% endfor %}{{ "
-      "ns.n }}");
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&made, t] {
-      const std::string messages =
-          fmt::format(R"([{{"role":"user","content":"{}"}}])", std::string(static_cast<size_t>(t), 'x'));
-      for (int i = 0; i < 50; ++i) EXPECT_EQ(*made.render({.messages = messages}), std::to_string(t));
-    });
-  }
-  for (auto& thread : threads) thread.join();
 }
 
 }  // namespace

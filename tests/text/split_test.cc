@@ -6,6 +6,7 @@
 
 #include "corpus.h"
 #include "golden.h"
+#include "sanitized.h"
 
 namespace strobe {
 namespace {
@@ -44,7 +45,7 @@ TEST(Split, EveryShortStringAsTiktoken) {
   const auto file = testing::golden("split.json");
   const testing::Text alphabet = testing::from_utf8(file["alphabet"].get<std::string>());
   for (const auto& [name, pattern] : kPatterns) {
-    for (size_t first = 0; first < alphabet.size(); ++first) {
+    for (size_t first = 0; first < alphabet.size(); first += kSanitized ? 5 : 1) {
       uint64_t digest = testing::fnv1a("");
       const auto add = [&](const testing::Text& text) {
         std::string lengths;
