@@ -8,6 +8,7 @@
 #include "source_dir.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_config.h"
 
 namespace strobe {
 namespace {
