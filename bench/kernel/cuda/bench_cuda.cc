@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   const double copy_gb_s = measure_copy_gb_s();
   fmt::print("device copy {:.0f} GB/s (read and written)\n", copy_gb_s);
   Report report(copy_gb_s, kMatrixTflops);
+  bench_mla(report, filter);
   bench_nvfp4_moe(report, filter);
   if (!out.empty()) {
     std::ofstream file(out);

@@ -54,6 +54,11 @@ __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uin
                : "memory");
 }
 
+// Asks for `bytes` (a multiple of 16, aligned to 16) in L2.
+__device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 // Writes of this thread to shared memory become visible to the copy engine and the tensor cores (after the next
 // barrier among threads).
 __device__ inline void fence_async_proxy() {

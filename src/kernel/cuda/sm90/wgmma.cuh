@@ -19,17 +19,17 @@ __device__ inline uint32_t swizzled_16(uint32_t row, uint32_t piece) {
 }
 
 // The lower word of the descriptor of a shared operand at `address` (of the first number that the product reads); the
-// upper word is always the same: groups of 8 rows are 1024 bytes apart, 128-byte swizzle. One word, because arithmetic on
-// two costs registers that there are none of.
+// upper word is always the same: groups of 8 rows are 1024 bytes apart, 128-byte swizzle. One word, because arithmetic
+// on two costs registers that there are none of.
 //   K-major (A and B as stored: rows are m or n, the product sums along a row): the next 16 of k are 32 bytes on
 //   MN-major (B transposed: rows are k, a row holds 64 of n): the next 64 of n are `leading_bytes` on, the next 16 of k
 //   2048 bytes
-__device__ inline uint32_t tile_descriptor(uint32_t address, uint32_t leading_bytes = 16) {
+__host__ __device__ constexpr uint32_t tile_descriptor(uint32_t address, uint32_t leading_bytes = 16) {
   return (leading_bytes >> 4 << 16) | ((address & 0x3ffff) >> 4);
 }
 
 // `descriptor` moved on by `bytes`.
-__device__ inline uint32_t advance(uint32_t descriptor, uint32_t bytes) {
+__host__ __device__ constexpr uint32_t advance(uint32_t descriptor, uint32_t bytes) {
   return descriptor + (bytes >> 4);
 }
 

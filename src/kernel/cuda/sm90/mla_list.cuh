@@ -1,0 +1,127 @@
+// MLA decode: each block of threads finds its share of the work by itself, from the requests on the device. One warp of
+// the loaders fills the list that all roles then work through.
+#pragma once
+
+#include "kernel/cuda/sm90/mla_shared.cuh"
+
+namespace strobe::kernel::cuda::sm90::mla {
+
+// Cost and row blocks, added up over the lanes before this one and over all.
+struct Sums {
+  int cost, blocks, all_cost, all_blocks, largest_item;
+};
+__device__ inline Sums sums_before(const RequestWork& work, int lane) {
+  int cost = work.cost();
+  int blocks = work.blocks;
+  const int largest_item = __reduce_max_sync(~0U, work.item_cost);
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other_cost = __shfl_up_sync(~0U, cost, step);
+    const int other_blocks = __shfl_up_sync(~0U, blocks, step);
+    if (lane >= step) cost += other_cost, blocks += other_blocks;
+  }
+  return {cost - work.cost(), blocks - work.blocks, __shfl_sync(~0U, cost, 31), __shfl_sync(~0U, blocks, 31),
+          largest_item};
+}
+
+// This block's share: items whose cost begins in [b, b + 1) of equal parts of the call's. A part is a whole number of
+// the costliest items, so that blocks of threads with row blocks of the same request walk through its pages at the same
+// time and find them in L2.
+__device__ Cursor begin_share(const MlaAttention& call, int lane) {
+  const int requests = static_cast<int>(call.request_count);
+  const auto work_of = [&](int request) {
+    return request < requests ? request_work(call.requests[request], static_cast<int>(call.heads)) : RequestWork{};
+  };
+  RequestWork work = work_of(lane);
+  Sums sums = sums_before(work, lane);
+  int total_cost = sums.all_cost;
+  int total_blocks = sums.all_blocks;
+  int largest_item = sums.largest_item;
+  for (int base = 32; base < requests; base += 32) {
+    const Sums more = sums_before(work_of(base + lane), lane);
+    total_cost += more.all_cost;
+    total_blocks += more.all_blocks;
+    largest_item = max(largest_item, more.largest_item);
+  }
+  largest_item = max(largest_item, 1);
+  const int grid = static_cast<int>(gridDim.x);
+  const int part = ((total_cost + grid - 1) / grid + largest_item - 1) / largest_item * largest_item;
+  const int begin = part * static_cast<int>(blockIdx.x);
+  Cursor c{.request = requests, .item = 0, .block_base = 0, .cost = 0, .cost_end = 0, .total_blocks = total_blocks};
+  int cost_before = 0;
+  int blocks_before = 0;
+  for (int base = 0; base < requests; base += 32) {
+    if (base > 0) {
+      work = work_of(base + lane);
+      sums = sums_before(work, lane);
+    }
+    const int mine = cost_before + sums.cost;
+    const unsigned holds = __ballot_sync(~0U, work.cost() > 0 && begin < mine + work.cost());
+    if (holds != 0) {
+      const int owner = __ffs(static_cast<int>(holds)) - 1;
+      const unsigned to_skip = begin > mine ? begin - mine : 0;
+      const int item = static_cast<int>((to_skip + work.item_cost - 1) / max(work.item_cost, 1));
+      c.request = base + owner;
+      c.item = __shfl_sync(~0U, item, owner);
+      c.block_base = __shfl_sync(~0U, blocks_before + sums.blocks, owner);
+      c.cost = __shfl_sync(~0U, mine + item * work.item_cost, owner);
+      c.cost_end = begin + part;
+      break;
+    }
+    cost_before += sums.all_cost;
+    blocks_before += sums.all_blocks;
+  }
+  return c;
+}
+
+// The next items of the share that are not empty. One lane.
+__device__ void fill_list(const MlaAttention& call, Cursor& place, List& list) {
+  Cursor c = place;
+  const int heads = static_cast<int>(call.heads);
+  int count = 0;
+  int refs = 0;
+  bool full = false;
+  while (!full && c.request < call.request_count && c.cost < c.cost_end) {
+    const AttentionRequest request = call.requests[c.request];
+    const RequestWork work = request_work(request, heads);
+    for (; c.item < work.items() && c.cost < c.cost_end; ++c.item, c.cost += work.item_cost) {
+      const int index = c.item / work.slots;
+      const int split = c.item % work.slots;
+      const RowBlock rows = row_block(request, heads, index);
+      const int last_position = request.first_position + (rows.end - 1) / heads;
+      const int each = split_pages(last_position);
+      const int pages = last_position / kPage + 1;
+      const int splits = split_count(last_position);
+      if (split >= splits) continue;
+      const int first_page = split * each;
+      const int page_count = min(each, pages - first_page);
+      if (page_count > kListPages) __trap();
+      full = count == kListItems || refs + page_count > kListPages;
+      if (full) break;
+      list.items[count++] = {
+          .pages = request.pages + first_page,
+          .page_count = page_count,
+          .first_page = first_page,
+          .first_ref = refs,
+          .seen = last_position + 1 - first_page * kPage,
+          .block = c.block_base + index,
+          .split = split,
+          .signal = split == 0 ? 1U + kMaxSplits - splits + (static_cast<unsigned>(splits) << 16) : 1U,
+          .info = {request.row_begin, request.first_position, rows}};
+      refs += page_count;
+    }
+    if (full || c.cost >= c.cost_end) break;
+    if (c.item >= work.items()) {
+      ++c.request;
+      c.item = 0;
+      c.block_base += work.blocks;
+    }
+  }
+  place = c;
+  list.count = count;
+  list.page_count = refs;
+  list.more = full;
+  list.total_blocks = c.total_blocks;
+}
+
+}  // namespace strobe::kernel::cuda::sm90::mla

@@ -1,0 +1,94 @@
+// MLA decode: the partial results of a row are merged in the order of positions.
+#pragma once
+
+#include "kernel/cuda/sm90/mla_math.cuh"
+
+namespace strobe::kernel::cuda::sm90::mla {
+
+// One chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most.
+__device__ void merge_chunk(const Params& p, int block, int block_splits, int chunk, const Place& place) {
+  const int row = place.row + chunk / 8 * 8;
+  const int64_t slot = int64_t{block} * kMaxSplits;
+  const float2* shares = reinterpret_cast<const float2*>(p.shares) + slot * kRowBlock + row;
+  const uint4* partials = p.partials + (slot * kChunks + chunk) * kMathThreads + place.warpgroup * 128 + place.thread;
+  float2 share[kMaxSplits];
+  uint4 part[kMaxSplits];
+#pragma unroll
+  for (int i = 0; i < kMaxSplits; ++i) {  // no branches: all loads are under way together
+    const int from = min(i, block_splits - 1);
+    share[i] = __ldcg(shares + from * kRowBlock);
+    part[i] = __ldcg(partials + from * kChunks * kMathThreads);
+  }
+  const int4* info_words = reinterpret_cast<const int4*>(p.infos + block);
+  const int4 words_of_info = __ldcg(info_words);
+  const BlockInfo info = {words_of_info.x, words_of_info.y, {words_of_info.z, words_of_info.w}};
+  const int heads = static_cast<int>(p.call.heads);
+  const int folded = min(info.rows.begin + row, info.rows.end - 1);
+  const int splits = split_count(info.first_position + folded / heads);
+  float largest = kMinusInfinity;
+#pragma unroll
+  for (int i = 0; i < kMaxSplits; ++i) largest = i < splits ? fmaxf(largest, share[i].x) : largest;
+  float total = 0;
+  float sums[8] = {};
+#pragma unroll
+  for (int i = 0; i < kMaxSplits; ++i) {
+    const float weight = exp2_fast(share[i].x - largest) * share[i].y;
+    const uint32_t words[4] = {part[i].x, part[i].y, part[i].z, part[i].w};
+    if (i < splits) {
+      total += weight;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[j]));
+        sums[2 * j] = fmaf(weight, pair.x, sums[2 * j]);
+        sums[2 * j + 1] = fmaf(weight, pair.y, sums[2 * j + 1]);
+      }
+    }
+  }
+  if (info.rows.begin + row >= info.rows.end) return;
+  const float factor = p.call.store.scale / total;
+  const int64_t to = int64_t{info.row_begin + folded / heads} * p.call.out.stride + folded % heads * int64_t{kLatent} +
+                     place.warpgroup * kHalf + chunk % 8 * 32 + place.column;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float low = sums[2 * j] * factor;
+    const float high = sums[2 * j + 1] * factor;
+    if (p.call.out.dtype == DType::kF32) {
+      *reinterpret_cast<float2*>(static_cast<float*>(p.call.out.data) + to + 8 * j) = make_float2(low, high);
+    } else {
+      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(p.call.out.data) + to + 8 * j) =
+          __floats2bfloat162_rn(low, high);
+    }
+  }
+}
+
+__device__ inline unsigned load_acquire(const unsigned* from) {
+  unsigned value = 0;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+
+// Chunks are dealt to all blocks of threads. Whoever has one waits for the splits of its row block: all blocks of the
+// grid run at the same time and none waits before its own items are done.
+__device__ void merge(const Params& p, Shared& s, Phases& phases, const Place& place) {
+  const int chunks = s.list.total_blocks * kChunks;
+  for (int i = static_cast<int>(blockIdx.x); i < chunks; i += static_cast<int>(gridDim.x)) {
+    const int block = i / kChunks;
+    const bool first = place.warpgroup == 0 && place.thread == 0;
+    if (first) {
+      unsigned seen = 0;
+      while (((seen = load_acquire(&p.ready[block])) & 0xffff) != kMaxSplits) {
+      }
+      s.merge_splits = static_cast<int>(seen >> 16);
+    }
+    math_barrier(s, phases);
+    const int splits = s.merge_splits;
+    merge_chunk(p, block, splits, i % kChunks, place);
+    math_barrier(s, phases);
+    if (first && atomicAdd(&p.merged[block], 1U) == kChunks - 1) {  // the last to look
+      p.ready[block] = 0;
+      p.merged[block] = 0;
+    }
+  }
+}
+
+}  // namespace strobe::kernel::cuda::sm90::mla
