@@ -269,6 +269,8 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
   Usage& usage = sequence.usage;
   if (decoding) ++usage.decode_steps;
   Chunk chunk;
+  chunk.token_ids.reserve(output.tokens.size());
+  chunk.origins.reserve(output.tokens.size());
   for (const int32_t token : output.tokens) {
     sequence.tokens.push_back(token);
     const auto place = static_cast<int32_t>(chunk.token_ids.size());
