@@ -21,7 +21,9 @@ StepResult PlainStepper::run(const StepPlan& plan) {
   for (const StepSequence& sequence : plan.sequences) {
     StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
-    output.tokens.push_back(TokenChoice(pass_.logits(row++, 1), sequence, {}).choose(0));
+    const TokenChoice choice(pass_.logits(row++, 1), sequence, {});
+    output.tokens.push_back(choice.choose(0));
+    output.logprobs = choice.logprobs(output.tokens);
   }
   return result;
 }

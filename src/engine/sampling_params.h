@@ -19,6 +19,8 @@ struct SamplingParams {
   float repetition_penalty = 1.0F;                    // (0, 2]
   std::vector<std::pair<int32_t, float>> logit_bias;  // (token, added to its logit)
   uint64_t seed = 0;  // of this request's own random stream; the caller draws one when the user gave none
+  // Given: log probabilities of each emitted token are wanted, and those of so many most likely ones at its place.
+  std::optional<int32_t> logprobs;
 
   [[nodiscard]] bool greedy() const { return temperature < 1e-6F || top_k == 1; }
   // Whether a token's logits depend on more than the model: then the argmax of raw logits is not the answer.

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/logprobs.h"
 #include "engine/sampling_params.h"
 
 namespace strobe::engine {
@@ -45,8 +46,9 @@ struct StepPlan {
 // [first_position, first_position + fed + tokens.size() - 1).
 struct StepOutput {
   std::vector<int32_t> tokens;
-  int32_t drafted = 0;   // draft tokens proposed; 0 for plain decoding
-  int32_t accepted = 0;  // of which accepted = tokens.size() - 1
+  std::vector<TokenLogprobs> logprobs;  // one a token when the sampling parameters ask for them, else none
+  int32_t drafted = 0;                  // draft tokens proposed; 0 for plain decoding
+  int32_t accepted = 0;                 // of which accepted = tokens.size() - 1
 };
 
 struct StepResult {

@@ -51,4 +51,13 @@ int32_t TokenChoice::choose(int64_t t) const {
   return sample(distribution(t), uniform(sequence_.sampling->seed, position(t), RandomUse::kSample));
 }
 
+std::vector<TokenLogprobs> TokenChoice::logprobs(std::span<const int32_t> chosen) const {
+  std::vector<TokenLogprobs> list;
+  if (!sequence_.sampling->logprobs) return list;
+  for (size_t t = 0; t < chosen.size(); ++t) {
+    list.push_back(token_logprobs(rows_.row(static_cast<int64_t>(t)), chosen[t], *sequence_.sampling->logprobs));
+  }
+  return list;
+}
+
 }  // namespace strobe::engine

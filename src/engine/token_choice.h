@@ -26,6 +26,8 @@ class TokenChoice {
   [[nodiscard]] int64_t position(int64_t t) const;
   // The token of row t when nothing is drafted there: best, or drawn.
   [[nodiscard]] int32_t choose(int64_t t) const;
+  // Of the tokens chosen at rows 0, 1, ...; none when the sampling parameters do not ask.
+  [[nodiscard]] std::vector<TokenLogprobs> logprobs(std::span<const int32_t> chosen) const;
 
  private:
   // Row t's logits with bias, penalties and early bans, in scratch_.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/logprobs.h"
 #include "engine/sampling_params.h"
 #include "engine/step.h"
 
@@ -90,7 +91,8 @@ struct TextPiece {
 // beginning of a stop string, or of a character, is held back until it is decided).
 struct Chunk {
   std::vector<int32_t> token_ids;
-  std::vector<TokenOrigin> origins;  // one a token
+  std::vector<TokenOrigin> origins;             // one a token
+  std::vector<engine::TokenLogprobs> logprobs;  // one a token when the request asks for them, else none
   std::string text;
   // `text` from left to right, cut where another token's text begins. A token has none that shows nothing (an end
   // token, the first half of a character, which counts to the token that completes it), and several, in chunks to come

@@ -275,6 +275,7 @@ void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output
     sequence.tokens.push_back(token);
     const auto place = static_cast<int32_t>(chunk.token_ids.size());
     chunk.token_ids.push_back(token);
+    if (!output.logprobs.empty()) chunk.logprobs.push_back(output.logprobs[static_cast<size_t>(place)]);
     chunk.origins.push_back({.step = usage.decode_steps,
                              .block_position = place < output.accepted ? place + 1 : 0,
                              .drafted = output.drafted});

@@ -86,6 +86,7 @@ void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResu
     const auto rows = static_cast<int64_t>(drafts.size()) + 1;
     const engine::TokenChoice choice(pass_.logits(row, rows), sequence, drafts);
     output.tokens = accept(choice, *sequence.sampling, drafts);
+    output.logprobs = choice.logprobs(output.tokens);
     output.drafted = static_cast<int32_t>(drafts.size());
     output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
     row += rows;

@@ -126,5 +126,24 @@ TEST(TokenChoiceDeathTest, WhatItRefuses) {
   EXPECT_DEATH(TokenChoice(rows, sequence, {}), "2 rows, 0 drafts");
 }
 
+// Bias, penalties, bans and temperature choose; they do not change what the model says.
+TEST(TokenChoice, LogprobsAreOfTheRawRows) {
+  const std::vector<std::vector<float>> numbers = {{4, 3, 1}, {0, 2, 1}};
+  Rows rows(numbers);
+  SamplingParams params{.temperature = 0.5F};
+  params.presence_penalty = 2;
+  params.logit_bias = {{2, 50.0F}};
+  const Ids history = {0, 1}, fed = {1}, drafted = {2}, banned = {0};
+  const StepSequence sequence{
+      .tokens = fed, .sampling = &params, .history = history, .forbidden_early = banned, .forbidden_rows = 2};
+  EXPECT_TRUE(TokenChoice(rows, sequence, drafted).logprobs(Ids{2, 1}).empty()) << "nobody asked";
+  params.logprobs = 2;
+  const auto list = TokenChoice(rows, sequence, drafted).logprobs(Ids{2, 1});
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0], token_logprobs(numbers[0], 2, 2));
+  EXPECT_EQ(list[1], token_logprobs(numbers[1], 1, 2));
+  EXPECT_EQ(TokenChoice(rows, sequence, drafted).logprobs(Ids{2}).size(), 1U) << "rows that were not reached";
+}
+
 }  // namespace
 }  // namespace strobe::engine

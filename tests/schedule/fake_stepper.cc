@@ -86,11 +86,16 @@ engine::StepOutput FakeStepper::run_one(const engine::StepSequence& sequence) {
   for (int32_t i = 0; i <= output.accepted; ++i) {
     output.tokens.push_back(next_token(text, options_.vocab));
     text.push_back(output.tokens.back());
+    if (sequence.sampling->logprobs) output.logprobs.push_back(logprobs(output.tokens.back()));
   }
   for (int32_t i = 0; i < output.drafted; ++i) {
     slots_[slot(sequence, end + i)] = i < output.accepted ? output.tokens[static_cast<size_t>(i)] : kRefused;
   }
   return output;
+}
+
+engine::TokenLogprobs FakeStepper::logprobs(int32_t token) {
+  return {.logprob = -static_cast<float>(token), .top = {{token, -static_cast<float>(token)}}};
 }
 
 size_t FakeStepper::slot(const engine::StepSequence& sequence, int32_t position) const {

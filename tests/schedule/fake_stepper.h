@@ -39,6 +39,8 @@ class FakeStepper : public engine::Stepper {
   // What follows a text; never 0, which tests use as an end token.
   [[nodiscard]] static int32_t next_token(std::span<const int32_t> text, int32_t vocab);
   [[nodiscard]] Ids answer(Ids prompt, int32_t count) const;
+  // What it says of a token, to those who ask for log probabilities.
+  [[nodiscard]] static engine::TokenLogprobs logprobs(int32_t token);
 
  private:
   static constexpr int32_t kNothing = -1;

@@ -48,6 +48,7 @@ void step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const St
     s.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
     if (output.drafted > 0) s.accepted.push_back(output.accepted);
     s.tokens.insert(s.tokens.end(), output.tokens.begin(), output.tokens.end());
+    s.logprobs.insert(s.logprobs.end(), output.logprobs.begin(), output.logprobs.end());
   }
 }
 

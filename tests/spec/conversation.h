@@ -28,7 +28,8 @@ struct Speaker {
   Ids end_tokens;              // not to be said among the first min_new_tokens
   int32_t min_new_tokens = 0;  //
   int32_t committed = 0;
-  std::vector<int32_t> accepted;  // drafts that stood, for each verify step
+  std::vector<int32_t> accepted;                // drafts that stood, for each verify step
+  std::vector<engine::TokenLogprobs> logprobs;  // of the answer's tokens, when the sampling asks
 
   [[nodiscard]] int32_t said() const { return static_cast<int32_t>(tokens.size()) - prompt_tokens; }
   // The first `count` tokens of the answer.

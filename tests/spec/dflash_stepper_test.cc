@@ -108,6 +108,48 @@ TEST_P(Dflash, PenaltiesAndBansEqualPlain) {
   for (const int32_t token : fast.answer(12)) EXPECT_TRUE(token != 292 && token != 3842);
 }
 
+// Row j of a verify pass says what plain decoding says there: the same numbers, for every accepted token, and whatever
+// biases and penalties make of the row's logits.
+TEST_P(Dflash, LogprobsEqualPlain) {
+  const Ids prompt = trace_prompt("wordproblem_01");
+  int32_t accepted = 0;
+  for (const bool biased : {false, true}) {
+    const auto speaker = [&](int32_t i) {
+      Speaker s(prompt, pages_of(i));
+      if (biased) {
+        s.sampling.frequency_penalty = 1;
+        s.sampling.logit_bias = {{36, -100.0F}};  // what the answer begins with otherwise
+      }
+      s.sampling.logprobs = 3;
+      return s;
+    };
+    Stage alone(pocket(), DType::kE4m3, bf16()), stage(pocket(), DType::kE4m3, bf16());
+    Speaker plain = speaker(0), fast = speaker(1);
+    auto plain_stepper = alone.plain();
+    speak(plain_stepper, {&plain}, count(), {});
+    auto stepper = stage.dflash(8);
+    speak(stepper, {&fast}, count(), {.block_tokens = 8});
+    ASSERT_EQ(fast.answer(count()), plain.answer(count()));
+    ASSERT_EQ(std::ssize(plain.logprobs), plain.said());
+    ASSERT_EQ(std::ssize(fast.logprobs), fast.said());
+    int32_t not_the_best = 0;
+    for (size_t i = 0; i < static_cast<size_t>(count()); ++i) {
+      const engine::TokenLogprobs &expected = plain.logprobs[i], &got = fast.logprobs[i];
+      EXPECT_EQ(got, expected) << "token " << i << ": " << got.logprob << " and " << expected.logprob;
+      EXPECT_LE(expected.logprob, 0);
+      ASSERT_EQ(expected.top.size(), 3U);
+      if (expected.top[0].first != plain.tokens[prompt.size() + i]) {
+        ++not_the_best;
+      } else {
+        EXPECT_EQ(expected.top[0].second, expected.logprob);
+      }
+    }
+    EXPECT_EQ(not_the_best > 0, biased) << "a bias changes choices, not what the model says";
+    accepted += std::accumulate(fast.accepted.begin(), fast.accepted.end(), 0);
+  }
+  EXPECT_GT(accepted, 0) << "no accepted row was compared";
+}
+
 TEST_P(Dflash, ATextDoesNotDependOnItsCompany) {
   std::vector<Ids> list = {trace_prompt("wordproblem_04"), {3843}, trace_prompt("prose_0"), trace_prompt("prose_3")};
   const auto speaker = [&](int32_t i) {
