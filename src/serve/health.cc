@@ -64,18 +64,27 @@ std::string start_probe(schedule::Generator& generator, std::string id, std::fun
 }
 
 void add_common_routes(Router& router, const Services& services) {
-  router.add("GET", "/health",
-             [&services](const std::shared_ptr<Exchange>& exchange) { handle_health(services, *exchange); });
-  router.add("GET", "/health_generate",
-             [&services](const std::shared_ptr<Exchange>& exchange) { handle_health_generate(services, exchange); });
-  router.add("GET", "/metrics", [&services](const std::shared_ptr<Exchange>& exchange) {
-    exchange->send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                    .body = services.metrics.text(services.info.model_name, services.generator.stats())});
-  });
+  router.add(
+      "GET", "/health", [&services](const std::shared_ptr<Exchange>& exchange) { handle_health(services, *exchange); },
+      Handling::kShort);
+  router.add(
+      "GET", "/health_generate",
+      [&services](const std::shared_ptr<Exchange>& exchange) { handle_health_generate(services, exchange); },
+      Handling::kShort);
+  router.add(
+      "GET", "/metrics",
+      [&services](const std::shared_ptr<Exchange>& exchange) {
+        exchange->send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                        .body = services.metrics.text(services.info.model_name, services.generator.stats())});
+      },
+      Handling::kShort);
   for (const Asset& asset : assets()) {
-    router.add("GET", std::string(asset.path), [&asset](const std::shared_ptr<Exchange>& exchange) {
-      exchange->send(answer_with(asset, exchange->request()));
-    });
+    router.add(
+        "GET", std::string(asset.path),
+        [&asset](const std::shared_ptr<Exchange>& exchange) {
+          exchange->send(answer_with(asset, exchange->request()));
+        },
+        Handling::kShort);
   }
 }
 

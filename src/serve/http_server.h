@@ -1,7 +1,9 @@
-// HttpServer: HTTP/1.1 over TCP for the handlers of http.h. The only file that knows Boost is http_server.cc.
+// HttpServer: HTTP/1.1 over TCP for the handlers of http.h. http_loop.h: the thread that reads and writes;
+// http_reply.h: an answer on its way; http_connection.h: a client. Boost stays inside these.
 //
 // One thread (the loop) does all reading and writing; a few more run handlers, so that a long prompt being tokenised
-// does not hold up the streams of others. What a client may cost is bounded:
+// does not hold up the streams of others; and one runs only the short ones, so that a probe does not wait for prompts.
+// What a client may cost is bounded:
 //   headers     header_bytes_max, header_timeout from their first byte (431, 408)
 //   body        body_bytes_max (413), body_timeout plus its length at 16 KiB a second (408), and all bodies together
 //               buffered_bytes_max (503)
@@ -40,10 +42,12 @@ struct HttpOptions {
   std::chrono::milliseconds write_timeout{30'000};
 };
 
-// What the program does besides answering; either may be empty.
+// What the program does besides answering; each may be empty.
 struct HttpHooks {
   // More headers for an answer (CORS). Any thread.
   std::function<std::vector<Header>(const Request&)> extra_headers;
+  // Whether the request's handler is short: it then never waits for others that are not. On the loop.
+  std::function<bool(const Request&)> is_short;
   // After each answer's head has been made. On the loop.
   std::function<void(const Request&, int status)> on_answer;
 };

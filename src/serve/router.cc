@@ -17,8 +17,18 @@ bool matches(std::string_view pattern, std::string_view path) {
 
 }  // namespace
 
-void Router::add(std::string method, std::string path, Handler handler) {
-  routes_.push_back({std::move(method), std::move(path), std::move(handler)});
+void Router::add(std::string method, std::string path, Handler handler, Handling handling) {
+  routes_.push_back({std::move(method), std::move(path), std::move(handler), handling});
+}
+
+bool Router::is_short(std::string_view path) const {
+  bool known = false;
+  for (const Route& route : routes_) {
+    if (!matches(route.path, path)) continue;
+    if (route.handling != Handling::kShort) return false;
+    known = true;
+  }
+  return known;
 }
 
 std::string_view Router::route_of(std::string_view path) const {

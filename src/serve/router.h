@@ -10,19 +10,25 @@
 
 namespace strobe::serve {
 
+// How long a handler may take: a short one does no more than look things up.
+enum class Handling { kLong, kShort };
+
 class Router {
  public:
   // A path that ends in '*' takes every path with what stands before it.
-  void add(std::string method, std::string path, Handler handler);
+  void add(std::string method, std::string path, Handler handler, Handling handling = Handling::kLong);
   void handle(std::shared_ptr<Exchange> exchange) const;
   // The path as it was added, for metrics labels that clients cannot make up; "other" when there is none.
   [[nodiscard]] std::string_view route_of(std::string_view path) const;
+  // Whether every handler of the path is short.
+  [[nodiscard]] bool is_short(std::string_view path) const;
 
  private:
   struct Route {
     std::string method;
     std::string path;
     Handler handler;
+    Handling handling = Handling::kLong;
   };
   std::vector<Route> routes_;
 };

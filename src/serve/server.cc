@@ -16,6 +16,8 @@ namespace {
 
 constexpr auto kAbortGrace = std::chrono::milliseconds(2000);  // for aborted requests to tell their clients
 
+constexpr size_t kShortBodyBytes = 4096;  // a long body is a long matter, whatever the handler
+
 // Compares in a time that does not tell how much of a guess is right.
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned char different = a.size() == b.size() ? 0 : 1;
@@ -106,6 +108,9 @@ HttpHooks Server::Impl::make_hooks() {
     const std::string_view origin = allowed_origin(request);
     if (origin.empty()) return {};
     return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+  };
+  hooks.is_short = [this](const Request& request) {
+    return request.body.size() <= kShortBodyBytes && router_.is_short(request.path);
   };
   hooks.on_answer = [this](const Request& request, int status) {
     metrics_.answered(router_.route_of(request.path), status);
