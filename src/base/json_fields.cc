@@ -1,10 +1,13 @@
 #include "base/json_fields.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <type_traits>
 #include <utility>
+
+#include "base/ordered_json.h"
 
 namespace strobe {
 namespace {
@@ -18,10 +21,6 @@ constexpr size_t kShownBytes = 80;  // of a string value in a message
 struct Refused {
   std::string reason;
 };
-
-bool is_start(json::parse_event_t event) {
-  return event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
-}
 
 // The parser's own words without its tag and without the bytes it last read, which may be anything.
 std::string parse_reason(std::string_view what) {
@@ -85,26 +84,41 @@ std::optional<T> convert(const json& value, const Limits<T>& limits) {
   return std::nullopt;
 }
 
-}  // namespace
-
-Result<nlohmann::json> parse_json(std::string_view text, std::string_view where) {
+// Json: with or without the order of names.
+template <class Json>
+Result<Json> parse_strictly(std::string_view text, std::string_view where, size_t names_max) {
+  using Event = typename Json::parse_event_t;
   std::vector<std::set<std::string>> names;  // of the objects that are open
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth >= kMaxDepth && is_start(event)) throw Refused{fmt::format("nested deeper than {} levels", kMaxDepth)};
-    if (event == json::parse_event_t::object_start) names.emplace_back();
-    if (event == json::parse_event_t::object_end) names.pop_back();
-    if (event == json::parse_event_t::key && !names.back().insert(parsed.get_ref<const std::string&>()).second) {
-      throw Refused{fmt::format("the name {} occurs twice in one object", describe(parsed))};
+  const auto watch = [&](int depth, Event event, Json& parsed) {
+    if (depth >= kMaxDepth && (event == Event::object_start || event == Event::array_start)) {
+      throw Refused{fmt::format("nested deeper than {} levels", kMaxDepth)};
     }
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event != Event::key) return true;
+    if (!names.back().insert(parsed.template get_ref<const std::string&>()).second) {
+      throw Refused{fmt::format("the name {} occurs twice in one object", describe(json(parsed)))};
+    }
+    if (names.back().size() > names_max) throw Refused{fmt::format("an object of more than {} names", names_max)};
     return true;
   };
   try {
-    return json::parse(text.begin(), text.end(), watch);
+    return Json::parse(text.begin(), text.end(), watch);
   } catch (const Refused& refused) {
     return error("{}: not acceptable JSON: {}", where, refused.reason);
-  } catch (const json::exception& problem) {
+  } catch (const nlohmann::detail::exception& problem) {
     return error("{}: not valid JSON: {}", where, parse_reason(problem.what()));
   }
+}
+
+}  // namespace
+
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view where) {
+  return parse_strictly<nlohmann::json>(text, where, std::numeric_limits<size_t>::max());
+}
+
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view where) {
+  return parse_strictly<nlohmann::ordered_json>(text, where, kOrderedNamesMax);
 }
 
 std::string describe(const json& value) {

@@ -113,6 +113,22 @@ std::vector<Field> make_table() {
           "return_token_origins", kOpenAi, &F::return_token_origins, kAny,
           "`token_origins` beside the text of each choice: step and block position of each token, and the text cut by "
           "tokens"),
+      applied(
+          "logprobs", kCompletions, &F::logprobs, {.min = 0, .max = 20},
+          "the log probability of each token and of this many most likely ones at its place, as the model has them: "
+          "before logit_bias, penalties and temperature. Not with `echo`: the prompt's are not served"),
+      applied("logprobs", kChat, &F::want_logprobs, kAny,
+              "the log probability of each token, as the model has it: before logit_bias, penalties and temperature"),
+      applied("top_logprobs", kChat, &F::top_logprobs, {.min = 0, .max = 20},
+              "with `logprobs` only: this many most likely tokens beside each"),
+      applied(
+          "return_logprob", kGenerate, &F::want_logprobs, kAny,
+          "output_token_logprobs in meta_info: as the model has them, before logit_bias, penalties and temperature"),
+      applied("top_logprobs_num", kGenerate, &F::top_logprobs, {.min = 0, .max = 128},
+              "output_top_logprobs beside them: this many most likely tokens"),
+      applied("logprob_start_len", kGenerate, &F::logprob_start_len, {.min = -1, .max = 1 << 20},
+              "with `return_logprob`: -1 or the length of the prompt; the prompt's own are not served"),
+      applied("return_text_in_logprobs", kGenerate, &F::text_in_logprobs, kAny, "the text of each token beside its id"),
       applied("skip_special_tokens", kSampling | kDetokenize, &F::skip_special_tokens, kAny,
               "leaves special tokens out of the text. Default true"),
       raw("rid", kBodies | kAbortRequest, &F::rid, "a string of 1 to 256 bytes (/generate: or an array of them)",
@@ -129,19 +145,12 @@ std::vector<Field> make_table() {
       ignored("log_metrics", kGenerate, "metrics are always kept"),
       ignored("custom_labels", kBodies, "labels of metrics"),
       ignored("abort_message", kAbortRequest, "a note of the client"),
-      ignored("logprob_start_len", kGenerate, "without logprobs there is nothing to begin"),
-      ignored("return_text_in_logprobs", kGenerate, "without logprobs there is nothing to add text to"),
       ignored("spaces_between_special_tokens", kSampling, "the tokenizer adds none"),
       ignored("add_special_tokens", kTokenize, "the tokenizer adds none"),
       ignored("parallel_tool_calls", kChat, "without tools there are none"),
 
       // Not served
-      refused("logprobs", kCompletions, "[]", "log probabilities"),
-      refused("logprobs", kChat, "[false]", "log probabilities"),
-      refused("top_logprobs", kChat, "[0]", "log probabilities"),
-      refused("return_logprob", kGenerate, "[false]", "log probabilities"),
-      refused("top_logprobs_num", kGenerate, "[0]", "log probabilities"),
-      refused("token_ids_logprob", kGenerate, "[]", "log probabilities"),
+      refused("token_ids_logprob", kGenerate, "[[]]", "log probabilities of named tokens"),
       refused("best_of", kCompletions, "[1]", "the best of several texts"),
       refused("suffix", kCompletions, R"([""])", "filling in the middle"),
       refused("response_format", kOpenAi, R"([{"type":"text"}])", "output held to a grammar"),

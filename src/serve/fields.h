@@ -74,6 +74,13 @@ struct RequestFields {
   std::optional<double> repetition_penalty;
   Raw logit_bias = nullptr;
 
+  // What is said about the tokens
+  std::optional<int64_t> logprobs;    // completions: how many most likely ones
+  std::optional<bool> want_logprobs;  // chat and /generate
+  std::optional<int64_t> top_logprobs;
+  std::optional<int64_t> logprob_start_len;
+  std::optional<bool> text_in_logprobs;
+
   // When it ends
   std::optional<int64_t> max_tokens;
   std::optional<int64_t> max_completion_tokens;

@@ -122,11 +122,13 @@ void Job::submit_all() {
 
 void Job::begin() {
   begun_ = true;
-  if (over_) {
-    abort_unfinished();  // the client went while the requests were being submitted
+  // Aborts that came while the requests were being submitted have missed the later ones.
+  if (over_ || server_aborted_) {
+    abort_unfinished();
   } else {
-    answer_->begin(*exchange_);
+    abort_named();
   }
+  if (!over_) answer_->begin(*exchange_);
   for (auto& [choice, chunk] : std::exchange(early_, {})) handle(choice, chunk);
 }
 
@@ -164,6 +166,7 @@ void Job::handle(size_t index, const schedule::Chunk& chunk) {
         choice.token_ids.insert(choice.token_ids.end(), chunk.token_ids.begin(), chunk.token_ids.end());
         choice.origins.insert(choice.origins.end(), chunk.origins.begin(), chunk.origins.end());
         choice.pieces.insert(choice.pieces.end(), chunk.pieces.begin(), chunk.pieces.end());
+        choice.logprobs.insert(choice.logprobs.end(), chunk.logprobs.begin(), chunk.logprobs.end());
       }
       answer_->chunk(*exchange_, choice, chunk);
     }
@@ -195,17 +198,24 @@ void Job::abort_unfinished() {
   }
 }
 
+void Job::abort_named() {
+  for (const Choice& choice : choices_) {
+    if (user_aborted_[id_of(choice)] && !choice.finish) services_.generator.abort(choice.request_id);
+  }
+}
+
 void Job::abort_by_user(size_t which) {
   exchange_->run([job = shared_from_this(), which] {
     job->user_aborted_[which] = true;
-    for (const Choice& choice : job->choices_) {
-      if (job->id_of(choice) == which && !choice.finish) job->services_.generator.abort(choice.request_id);
-    }
+    job->abort_named();
   });
 }
 
 void Job::abort_by_server() {
-  exchange_->run([job = shared_from_this()] { job->abort_unfinished(); });
+  exchange_->run([job = shared_from_this()] {
+    job->server_aborted_ = true;
+    job->abort_unfinished();
+  });
 }
 
 void Job::end_if_complete() {

@@ -33,7 +33,8 @@ struct Choice {
   std::vector<int32_t> token_ids;
   std::vector<schedule::TokenOrigin> origins;
   std::vector<schedule::TextPiece> pieces;
-  schedule::Usage usage;  // of the last chunk so far
+  std::vector<engine::TokenLogprobs> logprobs;  // one a token when the request asks
+  schedule::Usage usage;                        // of the last chunk so far
   std::optional<schedule::Finish> finish;
 };
 
@@ -42,7 +43,7 @@ struct Choice {
 class Answer {
  public:
   virtual ~Answer() = default;
-  // Whether Choice::text, token_ids, origins and pieces are wanted.
+  // Whether Choice::text, token_ids, origins, pieces and logprobs are wanted.
   [[nodiscard]] virtual bool keeps_text() const = 0;
   virtual void begin(Exchange& exchange) = 0;
   // `choice` has the chunk already.
@@ -112,6 +113,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void observe(const Choice& choice, const schedule::Chunk& chunk);
   void give_up(const ApiError& error);
   void abort_unfinished();
+  // Those that the user has aborted.
+  void abort_named();
   void end_if_complete();
   [[nodiscard]] size_t id_of(const Choice& choice) const {
     return user_aborted_.size() == 1 ? 0 : static_cast<size_t>(choice.prompt_index);
@@ -122,7 +125,8 @@ class Job : public std::enable_shared_from_this<Job> {
   JobPlan plan_;
   const std::unique_ptr<Answer> answer_;
   std::vector<Choice> choices_;
-  std::vector<bool> user_aborted_;                         // of each id of the plan
+  std::vector<bool> user_aborted_;  // of each id of the plan
+  bool server_aborted_ = false;
   std::vector<std::pair<size_t, schedule::Chunk>> early_;  // chunks that came before begin()
   size_t unfinished_ = 0;
   bool begun_ = false;

@@ -121,6 +121,13 @@ JsonWriter& JsonWriter::number(double number) {
   return *this;
 }
 
+JsonWriter& JsonWriter::number(float number) {
+  if (!std::isfinite(number)) return null();
+  separate();
+  fmt::format_to(std::back_inserter(out_), "{}", number);
+  return *this;
+}
+
 JsonWriter& JsonWriter::boolean(bool value) {
   return raw(value ? "true" : "false");
 }

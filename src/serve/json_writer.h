@@ -25,6 +25,7 @@ class JsonWriter {
   JsonWriter& string(std::string_view text);
   JsonWriter& integer(int64_t number);
   JsonWriter& number(double number);
+  JsonWriter& number(float number);  // as short as a float needs
   JsonWriter& boolean(bool value);
   JsonWriter& null();
   JsonWriter& raw(std::string_view json);  // a whole JSON value, trusted

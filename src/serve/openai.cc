@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json_fields.h"
+#include "base/ordered_json.h"
 #include "serve/json_writer.h"
 #include "serve/openai_answer.h"
 #include "serve/services.h"
@@ -16,6 +17,7 @@ namespace strobe::serve {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr int64_t kCompletionTokensDefault = 16;  // OpenAI's
 constexpr std::string_view kRoles = R"("system", "developer", "user", "assistant" or "tool")";
@@ -28,38 +30,38 @@ int64_t unix_seconds() {
 }
 
 // A string, or parts of type text; which of the two forms a template reads is the text room's affair.
-Refusal check_content(const json& content, const std::string& name) {
+Refusal check_content(const ordered_json& content, const std::string& name) {
   if (content.is_string()) return std::nullopt;
   if (!content.is_array()) return refuse_field(name, content, "a string or an array of parts");
   for (size_t i = 0; i < content.size(); ++i) {
-    const json& part = content[i];
+    const ordered_json& part = content[i];
     const std::string part_name = fmt::format("{}[{}]", name, i);
     if (!part.is_object()) return refuse_field(part_name, part, R"(an object with "type": "text")");
-    const json type = part.value("type", json());
+    const json type = part.value("type", ordered_json());
     if (type != "text") return refuse_field(part_name + ".type", type, R"("text")");
-    const json text = part.value("text", json());
+    const json text = part.value("text", ordered_json());
     if (!text.is_string()) return refuse_field(part_name + ".text", text, "a string");
   }
   return std::nullopt;
 }
 
-// Messages as chat templates know them.
-Refusal read_messages(const json& messages, json& out) {
+// Makes them messages as chat templates know them.
+Refusal check_messages(ordered_json& messages) {
   if (!messages.is_array() || messages.empty()) {
     return refuse_field("messages", messages, "an array of at least one message");
   }
-  out = messages;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string name = fmt::format("messages[{}]", i);
-    if (!messages[i].is_object()) return refuse_field(name, messages[i], "an object with role and content");
-    const json role = messages[i].value("role", json());
-    if (role == "developer") out[i]["role"] = "system";
+    ordered_json& message = messages[i];
+    if (!message.is_object()) return refuse_field(name, message, "an object with role and content");
+    const json role = message.value("role", ordered_json());
+    if (role == "developer") message["role"] = "system";
     if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool") {
       return refuse_field(name + ".role", role, kRoles);
     }
-    const json content = messages[i].value("content", json());
+    const ordered_json content = message.value("content", ordered_json());
     if (content.is_null() && role == "assistant") {  // one that only called tools has none
-      out[i]["content"] = messages[i].contains("tool_calls") ? json() : json("");
+      message["content"] = message.contains("tool_calls") ? ordered_json() : ordered_json("");
     } else if (auto refusal = check_content(content, name + ".content")) {
       return refusal;
     }
@@ -92,6 +94,8 @@ class OpenAiPlanner {
     shape.stream = fields.stream.value_or(false);
     shape.token_ids = fields.return_token_ids.value_or(false);
     shape.token_origins = fields.return_token_origins.value_or(false);
+    shape.skip_special_tokens = fields.skip_special_tokens.value_or(true);
+    shape.text = &services.text;
     shape.created_unix_s = unix_seconds();
     shape.model = services.info.model_name;
   }
@@ -116,6 +120,7 @@ class OpenAiPlanner {
       return refusal;
     }
     if (auto refusal = read_speculative(fields_, base.speculative)) return refusal;
+    if (auto refusal = read_logprobs(base.sampling)) return refusal;
     LengthRule rule{.prompt_name = prompt_name,
                     .max_name = "max_tokens",
                     .min_name = "min_tokens",
@@ -146,6 +151,23 @@ class OpenAiPlanner {
     }
     if (newer) rule.max_name = "max_completion_tokens";
     rule.asked = newer ? *newer : older.value_or(0);
+    return std::nullopt;
+  }
+
+  Refusal read_logprobs(engine::SamplingParams& sampling) {
+    if (!shape.chat) {
+      if (!fields_.logprobs) return std::nullopt;
+      if (fields_.echo.value_or(false)) {
+        return refuse_field("logprobs", json(*fields_.logprobs),
+                            "null with \"echo\": true, as log probabilities of the prompt are not served");
+      }
+      sampling.logprobs = static_cast<int32_t>(*fields_.logprobs);
+    } else if (fields_.want_logprobs.value_or(false)) {
+      sampling.logprobs = static_cast<int32_t>(fields_.top_logprobs.value_or(0));
+    } else if (fields_.top_logprobs.value_or(0) > 0) {
+      return refuse_field("top_logprobs", json(*fields_.top_logprobs), "0, or with \"logprobs\": true");
+    }
+    shape.logprobs = sampling.logprobs.has_value();
     return std::nullopt;
   }
 
@@ -182,15 +204,19 @@ Refusal plan_completion(const Services& services, const RequestFields& fields, O
   return planner.make(std::move(prompts), "prompt");
 }
 
-Refusal plan_chat(const Services& services, const RequestFields& fields, OpenAiPlanner& planner) {
+Refusal plan_chat(const Services& services, const Request& request, const RequestFields& fields,
+                  OpenAiPlanner& planner) {
   if (fields.messages == nullptr) {
     return ApiError{.message = "request body: messages is missing; accepted: an array of at least one message",
                     .param = "messages"};
   }
-  json messages;
-  if (auto refusal = read_messages(*fields.messages, messages)) return refusal;
-  const json none = json::object();
-  const json& args = fields.chat_template_kwargs == nullptr ? none : *fields.chat_template_kwargs;
+  // What a template may print keeps the order that the client gave it.
+  auto body = parse_ordered_json(request.body, "request body");
+  if (!body) return ApiError{.message = body.message(), .code = "bad_json"};
+  ordered_json& messages = (*body)["messages"];
+  if (auto refusal = check_messages(messages)) return refusal;
+  const ordered_json args =
+      fields.chat_template_kwargs == nullptr ? ordered_json::object() : std::move((*body)["chat_template_kwargs"]);
   if (!args.is_object()) return refuse_field("chat_template_kwargs", args, "an object");
   auto ids = services.text.encode_chat(messages, args);
   if (!ids) return ApiError{.message = fmt::format("request body: messages: {}", ids.message()), .param = "messages"};
@@ -206,7 +232,8 @@ void handle_text(const Services& services, const std::shared_ptr<Exchange>& exch
     return exchange->send(to_response(*refusal));
   }
   OpenAiPlanner planner(services, fields, chat);
-  if (auto refusal = chat ? plan_chat(services, fields, planner) : plan_completion(services, fields, planner)) {
+  if (auto refusal = chat ? plan_chat(services, exchange->request(), fields, planner)
+                          : plan_completion(services, fields, planner)) {
     return exchange->send(to_response(*refusal));
   }
   Job::launch(services.for_jobs(), exchange, std::move(planner.plan),
@@ -249,10 +276,12 @@ void add_openai_routes(Router& router, const Services& services) {
              [&services](std::shared_ptr<Exchange> exchange) { handle_text(services, exchange, false); });
   router.add("POST", "/v1/chat/completions",
              [&services](std::shared_ptr<Exchange> exchange) { handle_text(services, exchange, true); });
-  router.add("GET", "/v1/models",
-             [&services](std::shared_ptr<Exchange> exchange) { handle_models(services, exchange); });
-  router.add("GET", "/v1/models/*",
-             [&services](std::shared_ptr<Exchange> exchange) { handle_model(services, exchange); });
+  router.add(
+      "GET", "/v1/models", [&services](std::shared_ptr<Exchange> exchange) { handle_models(services, exchange); },
+      Handling::kShort);
+  router.add(
+      "GET", "/v1/models/*", [&services](std::shared_ptr<Exchange> exchange) { handle_model(services, exchange); },
+      Handling::kShort);
 }
 
 }  // namespace strobe::serve

@@ -1,12 +1,12 @@
 #include "serve/openai_answer.h"
 
+#include "serve/logprobs_answer.h"
 #include "serve/sse.h"
 
 namespace strobe::serve {
 namespace {
 
 void write_finish(JsonWriter& json, const schedule::Finish* finish) {
-  json.null_field("logprobs");
   if (finish == nullptr) {
     json.null_field("finish_reason").null_field("matched_stop");
     return;
@@ -52,7 +52,20 @@ void OpenAiAnswer::begin_json(JsonWriter& json) const {
   json.field("created", shape_.created_unix_s).field("model", shape_.model);
 }
 
-void OpenAiAnswer::write_piece(Exchange& exchange, const Piece& piece) const {
+void OpenAiAnswer::write_logprobs(JsonWriter& json, int index, std::span<const int32_t> ids,
+                                  std::span<const engine::TokenLogprobs> logprobs) {
+  json.key("logprobs");
+  if (!shape_.logprobs || ids.empty() || logprobs.size() != ids.size()) {
+    json.null();
+  } else if (shape_.chat) {
+    write_chat_logprobs(json, *shape_.text, {ids, logprobs});
+  } else {
+    write_completion_logprobs(json, *shape_.text, {ids, logprobs}, shape_.skip_special_tokens,
+                              text_offset_[static_cast<size_t>(index)]);
+  }
+}
+
+void OpenAiAnswer::write_piece(Exchange& exchange, const Piece& piece) {
   JsonWriter json;
   begin_json(json);
   json.key("choices").begin_array().begin_object().field("index", piece.index);
@@ -73,6 +86,7 @@ void OpenAiAnswer::write_piece(Exchange& exchange, const Piece& piece) const {
                        .pieces = piece.text_pieces,
                        .elapsed_ms = piece.usage->total_ms});
   }
+  write_logprobs(json, piece.index, piece.token_ids, piece.logprobs);
   write_finish(json, piece.finish);
   json.end_object().end_array();
   if (shape_.continuous_usage && piece.usage != nullptr) {
@@ -102,7 +116,7 @@ void OpenAiAnswer::begin(Exchange& exchange) {
 void OpenAiAnswer::chunk(Exchange& exchange, const Choice& choice, const schedule::Chunk& chunk) {
   if (!shape_.stream) return;
   const schedule::Finish* finish = chunk.finish ? &*chunk.finish : nullptr;
-  const bool tells_tokens = shape_.token_ids || shape_.token_origins;
+  const bool tells_tokens = shape_.token_ids || shape_.token_origins || shape_.logprobs;
   const bool has_news = !chunk.text.empty() || (tells_tokens && !chunk.token_ids.empty());
   Piece piece{.index = choice.index,
               .text = chunk.text,
@@ -110,6 +124,7 @@ void OpenAiAnswer::chunk(Exchange& exchange, const Choice& choice, const schedul
               .origins = chunk.origins,
               .text_pieces = chunk.pieces,
               .first_token = chunk.usage.completion_tokens - static_cast<int32_t>(chunk.token_ids.size()),
+              .logprobs = chunk.logprobs,
               .usage = &choice.usage};
   // Chat has the finish reason in an event of its own, with an empty delta.
   if (has_news && (shape_.chat || finish == nullptr)) {
@@ -119,6 +134,7 @@ void OpenAiAnswer::chunk(Exchange& exchange, const Choice& choice, const schedul
     piece.origins = {};
     piece.text_pieces = {};
     piece.first_token = chunk.usage.completion_tokens;
+    piece.logprobs = {};
   }
   if (finish == nullptr) return;
   piece.finish = finish;
@@ -126,7 +142,7 @@ void OpenAiAnswer::chunk(Exchange& exchange, const Choice& choice, const schedul
   write_piece(exchange, piece);
 }
 
-void OpenAiAnswer::write_whole_choice(JsonWriter& json, const Choice& choice) const {
+void OpenAiAnswer::write_whole_choice(JsonWriter& json, const Choice& choice) {
   json.begin_object().field("index", choice.index);
   if (shape_.chat) {
     json.key("message").begin_object().field("role", "assistant").field("content", choice.text).end_object();
@@ -143,6 +159,7 @@ void OpenAiAnswer::write_whole_choice(JsonWriter& json, const Choice& choice) co
                        .pieces = choice.pieces,
                        .elapsed_ms = choice.usage.total_ms});
   }
+  write_logprobs(json, choice.index, choice.token_ids, choice.logprobs);
   write_finish(json, choice.finish ? &*choice.finish : nullptr);
   json.end_object();
 }

@@ -7,6 +7,7 @@
 
 #include "serve/job.h"
 #include "serve/json_writer.h"
+#include "serve/text_service.h"
 
 namespace strobe::serve {
 
@@ -17,6 +18,9 @@ struct OpenAiShape {
   bool continuous_usage = false;  // every event with the usage of its choice so far
   bool token_ids = false;
   bool token_origins = false;
+  bool logprobs = false;
+  bool skip_special_tokens = true;
+  const TextService* text = nullptr;  // needed with logprobs
   std::string id;
   int64_t created_unix_s = 0;
   std::string model;
@@ -27,7 +31,7 @@ struct OpenAiShape {
 
 class OpenAiAnswer final : public Answer {
  public:
-  explicit OpenAiAnswer(OpenAiShape shape) : shape_(std::move(shape)) {}
+  explicit OpenAiAnswer(OpenAiShape shape) : shape_(std::move(shape)), text_offset_(shape_.prompt_of.size()) {}
 
   [[nodiscard]] bool keeps_text() const override { return !shape_.stream; }
   void begin(Exchange& exchange) override;
@@ -46,14 +50,18 @@ class OpenAiAnswer final : public Answer {
     std::span<const schedule::TokenOrigin> origins;  // of token_ids
     std::span<const schedule::TextPiece> text_pieces;
     int32_t first_token = 0;  // the place of token_ids[0] in the answer
+    std::span<const engine::TokenLogprobs> logprobs;
     const schedule::Finish* finish = nullptr;
     const schedule::Usage* usage = nullptr;  // of the choice so far, when known
   };
   void begin_json(JsonWriter& json) const;
-  void write_piece(Exchange& exchange, const Piece& piece) const;
-  void write_whole_choice(JsonWriter& json, const Choice& choice) const;
+  void write_piece(Exchange& exchange, const Piece& piece);
+  void write_whole_choice(JsonWriter& json, const Choice& choice);
+  void write_logprobs(JsonWriter& json, int index, std::span<const int32_t> ids,
+                      std::span<const engine::TokenLogprobs> logprobs);
 
   const OpenAiShape shape_;
+  std::vector<int64_t> text_offset_;  // of each choice: characters whose tokens' log probabilities are written
 };
 
 }  // namespace strobe::serve

@@ -34,10 +34,13 @@ class GeneratePlanner {
     shape.stream = fields_.stream.value_or(false);
     shape.draft_block_tokens = stats.draft_block_tokens;
     shape.list = !single_;
+    if (auto refusal = read_logprobs()) return refusal;
     for (size_t p = 0; p < prompts.size(); ++p) {
       schedule::GenerateRequest request;
       request.prompt_ids = std::move(prompts[p].ids);
       request.speculative = speculative;
+      if (auto refusal = check_logprob_start(request.prompt_ids.size())) return refusal;
+      if (shape.logprobs) request.sampling.logprobs = static_cast<int32_t>(fields_.top_logprobs.value_or(0));
       if (auto refusal = add_prompt(p, std::move(request), stats.max_context_tokens)) return refusal;
     }
     return std::nullopt;
@@ -87,6 +90,26 @@ class GeneratePlanner {
       return refuse_field("rid", *fields_.rid, fmt::format("a string, or an array of {}", prompts));
     }
     return std::nullopt;
+  }
+
+  Refusal read_logprobs() {
+    if (!fields_.want_logprobs.value_or(false)) {
+      if (fields_.top_logprobs.value_or(0) == 0) return std::nullopt;
+      return refuse_field("top_logprobs_num", json(*fields_.top_logprobs), "0, or with \"return_logprob\": true");
+    }
+    shape.logprobs = {.top = fields_.top_logprobs.value_or(0) > 0,
+                      .with_text = fields_.text_in_logprobs.value_or(false)};
+    shape.text = &services_.text;
+    return std::nullopt;
+  }
+
+  // Those of the prompt's own tokens are not served.
+  Refusal check_logprob_start(size_t prompt_tokens) const {
+    const int64_t start = fields_.logprob_start_len.value_or(-1);
+    if (!shape.logprobs || start == -1 || start >= static_cast<int64_t>(prompt_tokens)) return std::nullopt;
+    return refuse_field(
+        "logprob_start_len", json(start),
+        fmt::format("-1, or the prompt's {} tokens: log probabilities of the prompt are not served", prompt_tokens));
   }
 
   Refusal add_prompt(size_t p, schedule::GenerateRequest request, int64_t context_tokens) {

@@ -156,6 +156,14 @@ void handle_abort(const Services& services, Exchange& exchange) {
   exchange.send({.body = JsonWriter().begin_object().field("aborted", aborted).end_object().take()});
 }
 
+void handle_profile(Exchange& exchange) {
+  exchange.send(
+      to_response({.status = 501,
+                   .message = "profiles are not recorded; GET /metrics and the times in meta_info (e2e_latency, "
+                              "queue_time) are there",
+                   .code = "not_implemented"}));
+}
+
 Refusal prepare(const Services& services, const Request& request, Dialect dialect, json& body, RequestFields& fields) {
   if (auto refusal = read_body(request, body)) return refusal;
   if (auto refusal = read_fields(body, dialect, "request body", "", fields)) return refusal;
@@ -220,27 +228,40 @@ Handler text_handler(const Services& services, MakeText make) {
 }  // namespace
 
 void add_sglang_routes(Router& router, const Services& services) {
+  for (const auto* path : {"/start_profile", "/stop_profile"}) {
+    for (const auto* method : {"GET", "POST"}) {
+      router.add(method, path, [](const std::shared_ptr<Exchange>& exchange) { handle_profile(*exchange); });
+    }
+  }
   const auto accepts = std::make_shared<AcceptSinceFlush>();
   for (const auto* path : {"/server_info", "/get_server_info"}) {
-    router.add("GET", path, [&services, accepts](const std::shared_ptr<Exchange>& exchange) {
-      handle_server_info(services, *accepts, *exchange);
-    });
+    router.add(
+        "GET", path,
+        [&services, accepts](const std::shared_ptr<Exchange>& exchange) {
+          handle_server_info(services, *accepts, *exchange);
+        },
+        Handling::kShort);
   }
   for (const auto* path : {"/model_info", "/get_model_info"}) {
-    router.add("GET", path,
-               [&services](const std::shared_ptr<Exchange>& exchange) { handle_model_info(services, *exchange); });
+    router.add(
+        "GET", path, [&services](const std::shared_ptr<Exchange>& exchange) { handle_model_info(services, *exchange); },
+        Handling::kShort);
   }
-  router.add("GET", "/v1/loads",
-             [&services](const std::shared_ptr<Exchange>& exchange) { handle_loads(services, *exchange); });
-  router.add("GET", "/get_load",
-             [&services](const std::shared_ptr<Exchange>& exchange) { handle_get_load(services, *exchange); });
+  router.add(
+      "GET", "/v1/loads", [&services](const std::shared_ptr<Exchange>& exchange) { handle_loads(services, *exchange); },
+      Handling::kShort);
+  router.add(
+      "GET", "/get_load",
+      [&services](const std::shared_ptr<Exchange>& exchange) { handle_get_load(services, *exchange); },
+      Handling::kShort);
   for (const auto* method : {"GET", "POST"}) {
     router.add(method, "/flush_cache", [&services, accepts](const std::shared_ptr<Exchange>& exchange) {
       handle_flush(services, *accepts, *exchange);
     });
   }
-  router.add("POST", "/abort_request",
-             [&services](const std::shared_ptr<Exchange>& exchange) { handle_abort(services, *exchange); });
+  router.add(
+      "POST", "/abort_request",
+      [&services](const std::shared_ptr<Exchange>& exchange) { handle_abort(services, *exchange); }, Handling::kShort);
   for (const auto* path : {"/tokenize", "/v1/tokenize"}) router.add("POST", path, text_handler(services, tokenize));
   for (const auto* path : {"/detokenize", "/v1/detokenize"}) {
     router.add("POST", path, text_handler(services, detokenize));

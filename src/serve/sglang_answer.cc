@@ -41,6 +41,7 @@ void SglangAnswer::write_meta(JsonWriter& json, const Choice& choice) const {
   json.field("cached_tokens", usage.cached_tokens);
   json.field("weight_version", "default").field("num_retractions", 0).field("reasoning_tokens", 0);
   json.null_field("dp_rank");
+  if (shape_.logprobs) write_sglang_logprobs(json, *shape_.text, {choice.token_ids, choice.logprobs}, *shape_.logprobs);
   if (finish != nullptr) {
     const auto verify_steps = static_cast<double>(usage.verify_steps);
     json.field("e2e_latency", usage.total_ms / 1000).field("queue_time", usage.queue_ms / 1000);

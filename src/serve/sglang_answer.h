@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "serve/job.h"
 #include "serve/json_writer.h"
+#include "serve/logprobs_answer.h"
+#include "serve/text_service.h"
 
 namespace strobe::serve {
 
@@ -17,6 +19,8 @@ struct SglangShape {
   std::vector<std::string> ids;   // meta_info.id of each choice
   std::vector<int64_t> interval;  // stream_interval of each choice
   int32_t draft_block_tokens = 1;
+  std::optional<SglangLogprobsShape> logprobs;
+  const TextService* text = nullptr;  // needed with logprobs
 };
 
 class SglangAnswer final : public Answer {

@@ -22,9 +22,11 @@ class TextService {
   // Messages to prompt tokens through the chat template, ending where the assistant begins to speak. `messages` is an
   // array of objects with a string `role` and a `content` that is a string, an array of {"type": "text", "text": ...},
   // or null in assistant messages with tool calls; `template_args` an object of further variables for the template. An
-  // Error when the template refuses them or there is none.
-  virtual Result<std::vector<int32_t>> encode_chat(const nlohmann::json& messages,
-                                                   const nlohmann::json& template_args) const = 0;
+  // Error when the template refuses them or there is none. Templates that print objects print them in their order.
+  virtual Result<std::vector<int32_t>> encode_chat(const nlohmann::ordered_json& messages,
+                                                   const nlohmann::ordered_json& template_args) const = 0;
+  // What the id stands for, not necessarily whole characters; for a special token its text.
+  virtual std::string token_bytes(int32_t id) const = 0;
 };
 
 }  // namespace strobe::serve

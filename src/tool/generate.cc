@@ -103,8 +103,8 @@ Answer run_one(schedule::Generator& generator, schedule::GenerateRequest request
   return done.get_future().get();
 }
 
-nlohmann::json to_json(const Prompt& prompt, const Answer& answer) {
-  nlohmann::json line = prompt.passed;
+nlohmann::ordered_json to_json(const Prompt& prompt, const Answer& answer) {
+  nlohmann::ordered_json line = prompt.passed;
   const auto& usage = answer.usage;
   line["text"] = answer.text;
   line["output_ids"] = answer.ids;

@@ -2,13 +2,13 @@
 
 #include <fstream>
 
-#include "base/json_fields.h"
+#include "base/ordered_json.h"
 
 namespace strobe::tool {
 namespace {
 
 Result<Prompt> parse_line(const std::string& line, const std::string& where) {
-  STROBE_ASSIGN(nlohmann::json object, parse_json(line, where));
+  STROBE_ASSIGN(nlohmann::ordered_json object, parse_ordered_json(line, where));
   if (!object.is_object()) return error("{}: {} where a JSON object is needed", where, object.type_name());
   const bool chat = object.contains("messages"), text = object.contains("prompt");
   if (chat == text) return error("{}: needs exactly one of `messages` (chat) and `prompt` (text)", where);
@@ -54,7 +54,7 @@ Result<std::vector<Prompt>> read_prompts(const std::string& path) {
 
 Prompt chat_prompt(const std::string& text) {
   Prompt prompt;
-  prompt.messages = nlohmann::json::array({{{"role", "user"}, {"content", text}}});
+  prompt.messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", text}}});
   return prompt;
 }
 

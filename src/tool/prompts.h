@@ -12,10 +12,11 @@ namespace strobe::tool {
 struct Prompt {
   // A text as it is, or a conversation (an array of {"role", "content"}) for the chat template.
   std::string text;
-  nlohmann::json messages;
+  // In the order of the file: a chat template may print objects inside.
+  nlohmann::ordered_json messages;
   std::string where;  // "file:line", or empty
   // The fields of its line that are neither; they come back with the answer.
-  nlohmann::json passed = nlohmann::json::object();
+  nlohmann::ordered_json passed = nlohmann::ordered_json::object();
 
   [[nodiscard]] bool chat() const { return !messages.is_null(); }
 };

@@ -23,14 +23,16 @@ class TextRoom : public serve::TextService {
     return tokenizer_.decode(ids, skip_special_tokens);
   }
 
-  Result<std::vector<int32_t>> encode_chat(const nlohmann::json& messages,
-                                           const nlohmann::json& template_args) const override {
+  Result<std::vector<int32_t>> encode_chat(const nlohmann::ordered_json& messages,
+                                           const nlohmann::ordered_json& template_args) const override {
     if (!template_) return error("this model has no chat template; use /v1/completions with a plain `prompt`");
     STROBE_ASSIGN(const std::string text,
                   template_->render(
                       {.messages = messages.dump(), .variables = template_args.empty() ? "" : template_args.dump()}));
     return tokenizer_.encode(text, SpecialTokens::kRecognise);
   }
+
+  std::string token_bytes(int32_t id) const override { return std::string(tokenizer_.token_bytes(id)); }
 
  private:
   const Tokenizer& tokenizer_;

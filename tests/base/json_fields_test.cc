@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/ordered_json.h"
+
 namespace strobe {
 namespace {
 
@@ -130,6 +132,29 @@ TEST(ParseJson, RefusesANameTwice) {
   EXPECT_THAT(refusal(parse_json(R"({"a": 1, "b": {"a": 1, "a": 2}})", "f")), HasSubstr("the name \"a\" occurs twice"));
   EXPECT_TRUE(parse_json(R"({"a": {"x": 1}, "b": {"x": 1}})", "f").ok());
   EXPECT_TRUE(parse_json(R"([{"x": 1}, {"x": 1}])", "f").ok());
+}
+
+TEST(ParseOrderedJson, KeepsTheOrderAndRefusesWhatParseJsonRefuses) {
+  const std::string text = R"({"z":1,"a":{"y":2,"b":[{"x":0,"c":0}]}})";
+  const auto value = parse_ordered_json(text, "f");
+  ASSERT_TRUE(value.ok()) << value.message();
+  EXPECT_EQ(value->dump(), text);
+  for (const char* bad : {"", "{", R"({"a": 1, "a": 2})", "{\"a\": \"\xff\"}", "[1] 2"}) {
+    EXPECT_EQ(refusal(parse_ordered_json(bad, "f")), refusal(parse_json(bad, "f"))) << bad;
+  }
+  EXPECT_FALSE(parse_ordered_json(std::string(65, '[') + std::string(65, ']'), "f").ok());
+}
+
+// Reading one costs the square of its names.
+TEST(ParseOrderedJson, ObjectsHaveABoundedNumberOfNames) {
+  const auto names = [](size_t count) {
+    std::string text = "[{\"a\": 0";
+    for (size_t i = 1; i < count; ++i) text += fmt::format(", \"{}\": 0", i);
+    return text + "}, {\"a\": 0}]";
+  };
+  EXPECT_TRUE(parse_ordered_json(names(kOrderedNamesMax), "f").ok());
+  EXPECT_THAT(refusal(parse_ordered_json(names(kOrderedNamesMax + 1), "f")), HasSubstr("more than 1024 names"));
+  EXPECT_TRUE(parse_json(names(kOrderedNamesMax + 1), "f").ok());
 }
 
 }  // namespace

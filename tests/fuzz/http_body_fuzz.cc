@@ -49,6 +49,11 @@ class InlineGenerator final : public schedule::Generator {
     chunk.usage.prompt_tokens = static_cast<int32_t>(prompt);
     chunk.usage.completion_tokens = 1;
     chunk.token_ids = {7};
+    if (sampling.logprobs) {
+      if (*sampling.logprobs < 0 || *sampling.logprobs > 128)
+        complain("logprobs", fmt::format("{}", *sampling.logprobs));
+      chunk.logprobs = {{.logprob = -1, .top = {{7, -1.0F}, {8, -2.0F}}}};
+    }
     chunk.text = "x\xFF";
     sink(chunk);
     chunk.usage.completion_tokens = 2;

@@ -59,7 +59,14 @@ FakeGenerator::~FakeGenerator() {
   thread_.join();
 }
 
+engine::TokenLogprobs FakeGenerator::logprobs(int32_t id, int32_t top) {
+  engine::TokenLogprobs result{.logprob = -0.5F * static_cast<float>(id % 10)};
+  for (int32_t k = 0; k < top; ++k) result.top.emplace_back(id + k, -0.1F * static_cast<float>(k + 1));
+  return result;
+}
+
 Result<std::string> FakeGenerator::submit(schedule::GenerateRequest request, schedule::ChunkSink sink) {
+  if (on_submit) on_submit(request);
   const std::lock_guard lock(mutex_);
   requests_.push_back(request);
   changed_.notify_all();
@@ -145,7 +152,10 @@ schedule::Chunk FakeGenerator::make_chunk(Running& running, const FakeStep& step
   schedule::Chunk chunk;
   schedule::Usage& usage = running.usage;
   for (int i = 0; i < step.tokens; ++i) {
-    chunk.token_ids.push_back(1000 + usage.completion_tokens + i);
+    const int32_t id = step.ids.empty() ? 1000 + usage.completion_tokens + i : step.ids.at(static_cast<size_t>(i));
+    chunk.token_ids.push_back(id);
+    const auto& asked = running.request.sampling.logprobs;
+    if (asked) chunk.logprobs.push_back(logprobs(id, *asked));
     chunk.origins.push_back({.step = running.next, .block_position = i, .drafted = step.verify ? 7 : 0});
   }
   chunk.text = step.text;

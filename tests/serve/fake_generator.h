@@ -23,6 +23,7 @@ struct FakeStep {
   bool verify = false;  // a step with a draft of 7 tokens, of which tokens - 1 were accepted
   std::optional<schedule::Finish> finish;
   std::chrono::milliseconds delay{0};  // after the step before
+  std::vector<int32_t> ids = {};       // not empty: of the tokens, instead of made-up ones
 };
 
 class FakeGenerator final : public schedule::Generator {
@@ -38,6 +39,12 @@ class FakeGenerator final : public schedule::Generator {
   static Script silence();
   // A word after each delay, without end.
   static Script endless(std::chrono::milliseconds delay, std::string word = "word ");
+
+  // Said of a token when the request asks for log probabilities: of the token and of the `top` ids from it on.
+  static engine::TokenLogprobs logprobs(int32_t id, int32_t top);
+
+  // Called with each request before anything else, on the caller's thread. To be set before the first.
+  std::function<void(const schedule::GenerateRequest&)> on_submit;
 
   FakeGenerator();
   ~FakeGenerator() override;

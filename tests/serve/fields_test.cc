@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "source_dir.h"
 
 namespace strobe::serve {
 namespace {
@@ -161,9 +165,8 @@ TEST(ReadFields, UnknownFieldIsNamedWithItsNearest) {
 }
 
 TEST(ReadFields, RefusedFieldSaysWhatIsNotServed) {
-  EXPECT_THAT(message_of({{"logprobs", 0}}), HasSubstr("logprobs is 0; accepted: null; not served: log probabilities"));
-  EXPECT_EQ(message_of({{"logprobs", false}}, kChat), "");
-  EXPECT_NE(message_of({{"logprobs", true}}, kChat), "");
+  EXPECT_THAT(message_of({{"suffix", "x"}}),
+              HasSubstr("suffix is \"x\"; accepted: null, \"\"; not served: filling in the middle"));
   EXPECT_NE(message_of({{"response_format", {{"type", "json_object"}}}}, kChat), "");
   EXPECT_EQ(message_of({{"response_format", {{"type", "text"}}}}, kChat), "");
 }
@@ -179,6 +182,18 @@ TEST(FieldTable, MarkdownHasEveryField) {
   for (const Field& field : request_fields()) {
     EXPECT_THAT(page, HasSubstr("\n| `" + std::string(field.name) + "` | "));
   }
+}
+
+// The committed page is what the table says.
+TEST(FieldTable, TheDocumentationIsUpToDate) {
+  const std::string expected = request_fields_markdown();
+  std::ifstream file(source_dir() / "docs/REQUEST_FIELDS.md");
+  const std::string committed((std::istreambuf_iterator<char>(file)), {});
+  if (committed == expected) return;
+  const std::filesystem::path fresh = std::filesystem::absolute("REQUEST_FIELDS.md");
+  std::ofstream(fresh) << expected;
+  FAIL() << "docs/REQUEST_FIELDS.md is not what src/serve/fields.cc says: cp " << fresh << " "
+         << source_dir() / "docs/REQUEST_FIELDS.md";
 }
 
 }  // namespace

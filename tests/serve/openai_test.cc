@@ -420,7 +420,10 @@ TEST_F(OpenAiTest, BadBodiesNameTheField) {
   EXPECT_THAT(refused(path, R"({"prompt": "a", "stream_options": {}})", "stream_options"), HasSubstr("stream"));
   EXPECT_THAT(refused(path, R"({"prompt": "a", "stream": true, "stream_options": {"x": 1}})", "stream_options.x"),
               HasSubstr("stream_options"));
-  EXPECT_THAT(refused(path, R"({"prompt": "a", "logprobs": 5})", "logprobs"), HasSubstr("not served"));
+  EXPECT_THAT(refused(path, R"({"prompt": "a", "logprobs": 21})", "logprobs"), HasSubstr("from 0 to 20"));
+  EXPECT_THAT(refused(path, R"({"prompt": "a", "logprobs": true})", "logprobs"), HasSubstr("from 0 to 20"));
+  EXPECT_THAT(refused(path, R"({"prompt": "a", "logprobs": 1, "echo": true})", "logprobs"),
+              HasSubstr("the prompt are not served"));
   EXPECT_THAT(refused(path, R"({"prompt": "a", "max_tokens": 4, "min_tokens": 5})", "min_tokens"),
               HasSubstr("at most 4"));
   EXPECT_THAT(refused(path, R"({"prompt": "a", "model": "gpt"})", "model", 404), HasSubstr("\"pocket\""));
@@ -447,9 +450,8 @@ TEST_F(OpenAiTest, BadMessagesNameThePart) {
       refused(kChatPath, R"({"messages": [{"role":"user","content":"x"}], "chat_template_kwargs": {"refuse": "so"}})",
               "messages"),
       HasSubstr("the template refuses"));
-  EXPECT_THAT(
-      refused(kChatPath, R"({"messages": [{"role":"user","content":"x"}], "tools": [{"type":"function"}]})", "tools"),
-      HasSubstr("not served"));
+  EXPECT_THAT(refused(kChatPath, R"({"messages": [{"role":"user","content":"x"}], "top_logprobs": 2})", "top_logprobs"),
+              HasSubstr("\"logprobs\": true"));
   EXPECT_THAT(refused(kChatPath,
                       R"({"messages": [{"role":"user","content":"x"}], "max_tokens": 5, "max_completion_tokens": 6})",
                       "max_completion_tokens"),
@@ -509,6 +511,114 @@ TEST_F(OpenAiTest, ManyAtATime) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(clients[static_cast<size_t>(i)].receive().json()["usage"]["completion_tokens"], 30 + i);
   }
+}
+
+// What is asked for and cannot be had is refused; leaving it out would be another answer than the one that was asked
+// for.
+TEST_F(OpenAiTest, WhatIsNotServedIsRefusedByName) {
+  start();
+  const std::map<std::string, std::string> fields = {
+      {"tools", R"([{"type": "function", "function": {"name": "f"}}])"},
+      {"tool_choice", R"("required")"},
+      {"functions", R"([{"name": "f"}])"},
+      {"response_format", R"({"type": "json_object"})"},
+      {"regex", R"("a+")"},
+      {"json_schema", R"("{}")"},
+      {"reasoning_effort", R"("high")"},
+      {"modalities", R"(["audio"])"},
+      {"continue_final_message", "true"},
+      {"custom_logit_processor", R"("x")"},
+      {"priority", "5"},
+  };
+  for (const auto& [field, value] : fields) {
+    const std::string body = R"({"messages": [{"role": "user", "content": "x"}], ")" + field + "\": " + value + "}";
+    EXPECT_THAT(refused(kChatPath, body, field), testing::AllOf(HasSubstr(field + " is "), HasSubstr("not served: ")));
+  }
+  EXPECT_TRUE(generator_.requests().empty());
+  ask(kChatPath, json::parse(R"({"messages": [{"role": "user", "content": "x"}], "tools": [], "tool_choice": "none",
+                                 "response_format": {"type": "text"}, "max_tokens": 1})"));
+}
+
+TEST_F(OpenAiTest, MessagesKeepTheOrderOfTheirNames) {
+  start();
+  // The fake template prints content that is a list.
+  const std::string body = R"({"max_tokens": 1, "messages": [{"role": "user", "content":
+      [{"type": "text", "zeta": {"b": 1, "a": [{"d": 0, "c": 0}]}, "text": "x", "alpha": 2}]}]})";
+  EXPECT_EQ(request(port_, "POST", kChatPath, body).status, 200);
+  const std::vector<int32_t> ids = submitted().prompt_ids;
+  EXPECT_EQ(std::string(ids.begin(), ids.end()),
+            R"([user][{"type":"text","zeta":{"b":1,"a":[{"d":0,"c":0}]},"text":"x","alpha":2}])");
+}
+
+TEST_F(OpenAiTest, AnObjectOfVeryManyNamesIsRefusedInChats) {
+  start();
+  std::string names = R"("role": "user")";
+  for (int i = 0; i < 2000; ++i) names += fmt::format(", \"n{}\": 0", i);
+  EXPECT_THAT(refused(kChatPath, R"({"messages": [{"content": "x", )" + names + "}]}", ""),
+              HasSubstr("more than 1024 names"));
+}
+
+// ---- log probabilities ----
+
+TEST_F(OpenAiTest, CompletionLogprobs) {
+  start();
+  // "é" in two tokens, then "!", then an end token that leaves no text.
+  generator_.play(FakeGenerator::steps({{.tokens = 1, .ids = {0xC3}},
+                                        {.tokens = 2, .text = "é!", .ids = {0xA9, '!'}},
+                                        {.tokens = 1, .finish = schedule::Finish{}, .ids = {300}}}));
+  const json body = {{"prompt", "x"}, {"logprobs", 2}};
+  const json answer = ask(kCompletionsPath, body);
+  EXPECT_EQ(submitted().sampling.logprobs, 2);
+  const json& logprobs = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"], (json{"bytes:\\xc3", "bytes:\\xa9", "!", "<300>"}));
+  EXPECT_EQ(logprobs["text_offset"], (json{0, 1, 1, 2}));
+  EXPECT_EQ(logprobs["token_logprobs"], json::parse("[-2.5, -4.5, -1.5, 0.0]"));
+  EXPECT_EQ(logprobs["top_logprobs"][2], json::parse(R"({"!": -0.1, "\"": -0.2})"));
+  EXPECT_EQ(logprobs["top_logprobs"].size(), 4U);
+  // The same, joined, when streamed: no token is lost with an event that has no text.
+  json streamed = body, joined;
+  streamed["stream"] = true;
+  for (const json& event : stream(kCompletionsPath, streamed)) {
+    const json& part = event["choices"][0]["logprobs"];
+    if (part.is_null()) continue;
+    for (const auto& [name, list] : part.items()) {
+      for (const json& each : list) joined[name].push_back(each);
+    }
+  }
+  EXPECT_EQ(joined, logprobs);
+  EXPECT_TRUE(ask(kCompletionsPath, {{"prompt", "x"}})["choices"][0]["logprobs"].is_null());
+  EXPECT_FALSE(submitted(2).sampling.logprobs);
+}
+
+TEST_F(OpenAiTest, ChatLogprobs) {
+  start();
+  generator_.play(
+      FakeGenerator::steps({{.tokens = 1, .text = "a", .ids = {'a'}},
+                            {.tokens = 2, .text = "é", .finish = schedule::Finish{}, .ids = {0xC3, 0xA9}}}));
+  const json body = {
+      {"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}, {"top_logprobs", 1}, {"max_tokens", 9}};
+  const json answer = ask(kChatPath, body);
+  const json& content = answer["choices"][0]["logprobs"]["content"];
+  EXPECT_EQ(content, json::parse(R"([
+      {"token": "a", "logprob": -3.5, "bytes": [97], "top_logprobs": [{"token": "a", "logprob": -0.1, "bytes": [97]}]},
+      {"token": "\ufffd", "logprob": -2.5, "bytes": [195],
+       "top_logprobs": [{"token": "\ufffd", "logprob": -0.1, "bytes": [195]}]},
+      {"token": "\ufffd", "logprob": -4.5, "bytes": [169],
+       "top_logprobs": [{"token": "\ufffd", "logprob": -0.1, "bytes": [169]}]}])"));
+  json streamed = body, joined;
+  streamed["stream"] = true;
+  for (const json& event : stream(kChatPath, streamed)) {
+    const json& part = event["choices"][0]["logprobs"];
+    if (part.is_null()) continue;
+    for (const json& each : part["content"]) joined.push_back(each);
+  }
+  EXPECT_EQ(joined, content);
+  // Without top_logprobs: the tokens alone.
+  json alone = body;
+  alone.erase("top_logprobs");
+  EXPECT_EQ(ask(kChatPath, alone)["choices"][0]["logprobs"]["content"][0]["top_logprobs"], json::array());
+  alone["logprobs"] = false;
+  EXPECT_TRUE(ask(kChatPath, alone)["choices"][0]["logprobs"].is_null());
 }
 
 }  // namespace

@@ -347,5 +347,27 @@ TEST_F(ServerTest, FiveHundredStreamsAtOnce) {
   EXPECT_EQ(generator_.aborts(), 0);
 }
 
+// A probe must not wait behind prompts.
+TEST_F(ServerTest, ShortRequestsDoNotWaitForLongOnes) {
+  std::promise<void> encoding, go_on;
+  text_.on_encode = [&, gate = go_on.get_future().share()] {
+    encoding.set_value();
+    gate.wait();
+  };
+  ServerOptions options;
+  options.http.handler_threads = 1;
+  start(std::move(options));
+  HttpClient slow(port_);
+  slow.send("POST", "/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
+  encoding.get_future().wait();  // the only thread for such requests is taken
+  for (const auto* path : {"/health", "/health_generate", "/metrics", "/server_info", "/get_server_info", "/model_info",
+                           "/v1/loads", "/get_load", "/v1/models", "/"}) {
+    EXPECT_EQ(request(port_, "GET", path).status, 200) << path;
+  }
+  EXPECT_EQ(post(port_, "/abort_request", {{"rid", "none"}}).status, 200);
+  go_on.set_value();
+  EXPECT_EQ(slow.receive().status, 200);
+}
+
 }  // namespace
 }  // namespace strobe::serve

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "serve_fixture.h"
@@ -175,7 +176,7 @@ TEST_F(SglangTest, BadBodiesNameTheField) {
               HasSubstr("stop[0] is 5"));
   EXPECT_THAT(refused(path, R"({"text": ["a","b"], "rid": ["x"]})", "rid"), HasSubstr("an array of 2"));
   EXPECT_THAT(refused(path, R"({"text": ["a","b"], "rid": ["x","x"]})", "rid"), HasSubstr("in use"));
-  EXPECT_THAT(refused(path, R"({"text": "a", "return_logprob": true})", "return_logprob"), HasSubstr("not served"));
+  EXPECT_THAT(refused(path, R"({"text": "a", "return_logprob": 1})", "return_logprob"), HasSubstr("true or false"));
   EXPECT_THAT(refused(path, json{{"text", std::string(512, 'a')}}.dump(), "text"), HasSubstr("512 tokens"));
   EXPECT_TRUE(generator_.requests().empty());
 }
@@ -362,6 +363,83 @@ TEST_F(SglangTest, ModelInfoAndLoads) {
   EXPECT_EQ(load["speculative"]["draft_block_tokens"], 8);
   EXPECT_EQ(load["speculative"]["accept_histogram_total"], (json{1, 0, 2, 0, 2, 0, 0, 0}));
   EXPECT_EQ(request(port_, "GET", "/get_load").json()[0]["num_tokens"], 2048);
+}
+
+TEST_F(SglangTest, LogprobsOfTheOutput) {
+  start();
+  const json body = {{"text", "hello"},
+                     {"return_logprob", true},
+                     {"top_logprobs_num", 2},
+                     {"sampling_params", {{"max_new_tokens", 4}, {"temperature", 0}}}};
+  const json meta = ask(body)["meta_info"];
+  EXPECT_EQ(generator_.requests()[0].sampling.logprobs, 2);
+  EXPECT_EQ(meta["input_token_logprobs"], json::array());
+  EXPECT_EQ(meta["output_token_logprobs"],
+            json::parse("[[0.0, 1000, null], [-0.5, 1001, null], [-1.0, 1002, null], [-1.5, 1003, null]]"));
+  EXPECT_EQ(meta["output_top_logprobs"].size(), 4U);
+  EXPECT_EQ(meta["output_top_logprobs"][3], json::parse("[[-0.1, 1003, null], [-0.2, 1004, null]]"));
+  // Streamed: cumulative, as the text is.
+  json streamed = body;
+  streamed["stream"] = true;
+  for (const json& event : stream(streamed)) {
+    const json& so_far = event["meta_info"];
+    ASSERT_EQ(so_far["output_token_logprobs"].size(), so_far["completion_tokens"].get<size_t>());
+    for (size_t i = 0; i < so_far["output_token_logprobs"].size(); ++i) {
+      EXPECT_EQ(so_far["output_token_logprobs"][i], meta["output_token_logprobs"][i]);
+    }
+  }
+  json with_text = body;
+  with_text["return_text_in_logprobs"] = true;
+  with_text["top_logprobs_num"] = 0;
+  with_text["logprob_start_len"] = 5;
+  const json named = ask(with_text)["meta_info"];
+  EXPECT_EQ(named["output_token_logprobs"][1], json::parse(R"([-0.5, 1001, "<1001>"])"));
+  EXPECT_FALSE(named.contains("output_top_logprobs"));
+  EXPECT_FALSE(ask({{"text", "x"}})["meta_info"].contains("output_token_logprobs"));
+}
+
+TEST_F(SglangTest, LogprobsOfThePromptAreRefused) {
+  start();
+  EXPECT_THAT(
+      refused("/generate", R"({"text": "abc", "return_logprob": true, "logprob_start_len": 0})", "logprob_start_len"),
+      HasSubstr("logprob_start_len is 0; accepted: -1, or the prompt's 3 tokens"));
+  EXPECT_THAT(refused("/generate", R"({"text": "abc", "top_logprobs_num": 2})", "top_logprobs_num"),
+              HasSubstr("return_logprob"));
+  EXPECT_THAT(
+      refused("/generate", R"({"text": "abc", "return_logprob": true, "token_ids_logprob": [1]})", "token_ids_logprob"),
+      HasSubstr("not served"));
+  // Without logprobs it means nothing; clients send it all the same.
+  EXPECT_EQ(ask({{"text", "abc"}, {"return_logprob", false}, {"logprob_start_len", 0}})["meta_info"]["prompt_tokens"],
+            3);
+}
+
+TEST_F(SglangTest, AbortWhileTextsAreBeingSubmittedEndsThemAll) {
+  std::promise<void> one_is_in, go_on;
+  generator_.on_submit = [&, submits = 0](const schedule::GenerateRequest&) mutable {
+    if (++submits != 2) return;
+    one_is_in.set_value();
+    go_on.get_future().wait();
+  };
+  start();
+  generator_.play(FakeGenerator::silence());
+  HttpClient client(port_);
+  client.send("POST", "/generate", R"({"text": "x", "rid": "mine", "sampling_params": {"n": 3}})");
+  one_is_in.get_future().wait();
+  EXPECT_EQ(post(port_, "/abort_request", {{"rid", "mine"}}).json()["aborted"], 1);
+  go_on.set_value();
+  const json answer = client.receive().json();
+  ASSERT_EQ(answer.size(), 3U);
+  for (const json& each : answer) EXPECT_EQ(each["meta_info"]["finish_reason"]["type"], "abort");
+  EXPECT_EQ(generator_.live(), 0);
+}
+
+TEST_F(SglangTest, ProfilesAreRefusedInSoManyWords) {
+  start();
+  for (const auto* path : {"/start_profile", "/stop_profile"}) {
+    const ClientResponse response = post(port_, path, {{"num_steps", 5}});
+    EXPECT_EQ(response.status, 501);
+    EXPECT_THAT(response.json()["error"]["message"].get<std::string>(), HasSubstr("profiles are not recorded"));
+  }
 }
 
 }  // namespace

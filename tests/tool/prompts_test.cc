@@ -41,13 +41,21 @@ TEST_F(Prompts, TextsAndConversations) {
   const Prompt& text = (*prompts)[0];
   EXPECT_FALSE(text.chat());
   EXPECT_EQ(text.text, "Once upon");
-  EXPECT_EQ(text.passed, (nlohmann::json{{"id", 7}}));
+  EXPECT_EQ(text.passed, (nlohmann::ordered_json{{"id", 7}}));
   const Prompt& chat = (*prompts)[1];
   EXPECT_TRUE(chat.chat());
   EXPECT_EQ(chat.messages[0]["content"], "Hi");
-  EXPECT_EQ(chat.passed, (nlohmann::json{{"answer", "42"}, {"tags", {1}}}));
+  EXPECT_EQ(chat.passed, (nlohmann::ordered_json{{"answer", "42"}, {"tags", {1}}}));
   EXPECT_EQ((*prompts)[2].text, "") << "an empty text is the tokenizer's business";
   EXPECT_TRUE((*prompts)[2].passed.is_object());
+}
+
+TEST_F(Prompts, NamesKeepTheirOrder) {
+  const std::string messages = R"([{"role":"user","zeta":1,"content":"x","alpha":{"b":1,"a":2}}])";
+  const auto prompts = read(R"({"tag": 1, "messages": )" + messages + R"(, "answer": {"y": 0, "x": 0}})");
+  ASSERT_TRUE(prompts.ok()) << prompts.message();
+  EXPECT_EQ((*prompts)[0].messages.dump(), messages);
+  EXPECT_EQ((*prompts)[0].passed.dump(), R"({"tag":1,"answer":{"y":0,"x":0}})");
 }
 
 TEST_F(Prompts, ErrorsNameTheFileAndTheLine) {
@@ -89,7 +97,7 @@ TEST_F(Prompts, NothingToReadIsAnError) {
 TEST(ChatPrompt, IsOneUserTurn) {
   const Prompt prompt = chat_prompt("How many \"pens\"?");
   EXPECT_TRUE(prompt.chat());
-  EXPECT_EQ(prompt.messages.dump(), R"([{"content":"How many \"pens\"?","role":"user"}])");
+  EXPECT_EQ(prompt.messages.dump(), R"([{"role":"user","content":"How many \"pens\"?"}])");
 }
 
 }  // namespace
