@@ -14,13 +14,12 @@ API_KEY = "compat-key"
 
 
 class StrobeServer:
-    """Starts the server on a free port and ends it. `log`: where its words go; `key`: what clients must send, or None."""
+    """Starts the server on a free port and ends it. `log`: where its words go."""
 
-    def __init__(self, binary: Path, log: Path, extra: list[str] = (), key: str | None = API_KEY,
-                 models: Path = ROOT / "models/pocket-k2"):
+    def __init__(self, binary: Path, log: Path, extra: list[str] = (), models: Path = ROOT / "models/pocket-k2"):
         self.command = [str(binary), "serve", "--model-path", str(models / "target"), "--served-model-name", "pocket-k2",
                         "--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", str(models / "draft"),
-                        "--port", "0", *(["--api-key", key] if key else []), *extra]
+                        "--port", "0", "--api-key", API_KEY, *extra]
         self.log = log
         self.url = ""
 
