@@ -14,12 +14,13 @@ API_KEY = "compat-key"
 
 
 class StrobeServer:
-    """Starts the server on a free port and ends it. `log`: where its words go."""
+    """Starts the server on a free port and ends it. `log`: where its words go; `key`: what clients must send, or None."""
 
-    def __init__(self, binary: Path, log: Path, extra: list[str] = (), models: Path = ROOT / "models/pocket-k2"):
+    def __init__(self, binary: Path, log: Path, extra: list[str] = (), key: str | None = API_KEY,
+                 models: Path = ROOT / "models/pocket-k2"):
         self.command = [str(binary), "serve", "--model-path", str(models / "target"), "--served-model-name", "pocket-k2",
                         "--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", str(models / "draft"),
-                        "--port", "0", "--api-key", API_KEY, *extra]
+                        "--port", "0", *(["--api-key", key] if key else []), *extra]
         self.log = log
         self.url = ""
 
