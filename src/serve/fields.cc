@@ -96,6 +96,9 @@ std::vector<Field> make_table() {
       raw("stop_token_ids", kSampling, &F::stop_token_ids, "an array of up to 1024 token ids",
           "the text ends at the first of these"),
       applied("ignore_eos", kSampling, &F::ignore_eos, kAny, "the model's own end tokens do not end the text"),
+      applied(
+          "timeout_ms", kBodies, &F::timeout_ms, {.min = 1, .max = 86'400'000},
+          "the request is aborted, and answered with 504, when it is not complete after so long. Default: no limit"),
       applied("no_stop_trim", kSampling, &F::include_stop, kAny, "leaves the stop string or token in the text"),
       applied("include_stop_str_in_output", kOpenAi, &F::include_stop, kAny, "the same as no_stop_trim"),
 

@@ -88,6 +88,7 @@ struct RequestFields {
   Raw stop = nullptr;
   Raw stop_token_ids = nullptr;
   std::optional<bool> ignore_eos;
+  std::optional<int64_t> timeout_ms;
   std::optional<bool> include_stop;
 };
 

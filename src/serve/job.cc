@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "serve/json_writer.h"
+#include "serve/sse.h"
 
 namespace strobe::serve {
 namespace {
@@ -14,6 +16,16 @@ namespace {
 ApiError refusal_of(const std::string& message) {
   const bool later = message.starts_with("the queue is full") || message.starts_with("the server is shutting down");
   return {.status = later ? 503 : 400, .message = message, .code = later ? "overloaded" : ""};
+}
+
+// A text that ended without the user's wish.
+ApiError failure_of(const std::string& message, bool draining) {
+  const bool late = message.starts_with("the request's time limit");
+  return {.status = late       ? 504
+                    : draining ? 503
+                               : 500,
+          .message = fmt::format("the request was aborted: {}", message),
+          .code = late ? "timeout" : "aborted"};
 }
 
 }  // namespace
@@ -154,12 +166,11 @@ void Job::handle(size_t index, const schedule::Chunk& chunk) {
   choice.usage = chunk.usage;
   choice.finish = chunk.finish;
   if (chunk.finish) --unfinished_;
+  if (chunk.finish && services_.request_log) log_end(choice);
   if (!over_) {
     const bool aborted = chunk.finish && chunk.finish->reason == schedule::FinishReason::kAbort;
     if (aborted && !user_aborted_[id_of(choice)]) {
-      give_up({.status = services_.draining ? 503 : 500,
-               .message = fmt::format("the request was aborted: {}", chunk.finish->message),
-               .code = "aborted"});
+      give_up(failure_of(chunk.finish->message, services_.draining));
     } else {
       if (answer_->keeps_text()) {
         choice.text += chunk.text;
@@ -184,6 +195,21 @@ void Job::observe(const Choice& choice, const schedule::Chunk& chunk) {
                                   now.completion_tokens - before.completion_tokens);
   }
   if (chunk.finish) services_.metrics.finished(now, chunk.finish->reason == schedule::FinishReason::kAbort);
+}
+
+void Job::log_end(const Choice& choice) const {
+  const schedule::Usage& usage = choice.usage;
+  JsonWriter json;
+  json.begin_object().field("rid", choice.request_id).field("path", exchange_->request().path);
+  json.field("finish_reason", finish_word(choice.finish->reason));
+  if (!choice.finish->message.empty()) json.field("message", choice.finish->message);
+  json.field("prompt_tokens", usage.prompt_tokens).field("completion_tokens", usage.completion_tokens);
+  json.field("cached_tokens", usage.cached_tokens).field("preemptions", usage.preemptions);
+  json.field("spec_verify_ct", usage.verify_steps).field("accepted_tokens", usage.accepted_tokens);
+  json.field("accept_length", usage.accept_length());
+  json.field("queue_ms", usage.queue_ms).field("first_token_ms", usage.first_token_ms);
+  json.field("total_ms", usage.total_ms).end_object();
+  services_.request_log(json.text());
 }
 
 void Job::give_up(const ApiError& error) {

@@ -8,12 +8,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -81,6 +83,10 @@ class LiveJobs {
   int choices_ = 0;
 };
 
+// Told of each text that has ended, on the loop: a JSON object in one line, with ids, counts and times but no text.
+// May be empty.
+using RequestLog = std::function<void(std::string_view line)>;
+
 // What a job needs of the server; outlives every loop task.
 struct JobServices {
   schedule::Generator& generator;
@@ -88,6 +94,7 @@ struct JobServices {
   LiveJobs& live;
   const std::atomic<bool>& draining;
   int choices_max = 0;  // of all jobs together; more are refused with 503
+  const RequestLog& request_log;
 };
 
 class Job : public std::enable_shared_from_this<Job> {
@@ -111,6 +118,7 @@ class Job : public std::enable_shared_from_this<Job> {
   void take(size_t choice, schedule::Chunk chunk);
   void handle(size_t choice, const schedule::Chunk& chunk);
   void observe(const Choice& choice, const schedule::Chunk& chunk);
+  void log_end(const Choice& choice) const;
   void give_up(const ApiError& error);
   void abort_unfinished();
   // Those that the user has aborted.

@@ -30,6 +30,10 @@ void write_load(PrometheusText& text, const schedule::GeneratorStats& stats) {
   text.gauge("sglang:num_running_reqs", "Requests that are being decoded", stats.running_requests);
   text.gauge("sglang:num_queue_reqs", "Requests that wait for room", stats.queued_requests);
   text.gauge("sglang:num_used_tokens", "Token slots in use", static_cast<double>(stats.used_slots));
+  text.gauge("strobe:num_cached_tokens", "Token slots that the prefix cache holds for nobody in particular",
+             static_cast<double>(stats.cached_slots));
+  text.counter("strobe:preemptions_total", "Requests that lost their pages and read their text again",
+               static_cast<double>(stats.preemptions_total));
   text.gauge("sglang:max_total_num_tokens", "Token slots there are", static_cast<double>(stats.total_slots));
   text.gauge("sglang:token_usage", "Share of the token slots in use", stats.slot_usage());
   text.gauge("sglang:utilization", "Share of the request places in use", stats.utilization());

@@ -119,7 +119,7 @@ class OpenAiPlanner {
                                       services_.random, base)) {
       return refusal;
     }
-    if (auto refusal = read_speculative(fields_, base.speculative)) return refusal;
+    if (auto refusal = read_handling(fields_, base)) return refusal;
     if (auto refusal = read_logprobs(base.sampling)) return refusal;
     LengthRule rule{.prompt_name = prompt_name,
                     .max_name = "max_tokens",

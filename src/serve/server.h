@@ -35,6 +35,8 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;
   // Empties the prefix cache for /flush_cache; an Error when it cannot now. May be empty.
   std::function<Result<void>()> flush_cache;
+  // Told of each text that has ended (job.h). May be empty.
+  RequestLog request_log;
 };
 
 class Server {

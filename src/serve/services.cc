@@ -36,12 +36,13 @@ Refusal check_ready(const Services& services) {
   return std::nullopt;
 }
 
-Refusal read_speculative(const RequestFields& fields, bool& speculative) {
+Refusal read_handling(const RequestFields& fields, schedule::GenerateRequest& out) {
+  out.timeout_ms = static_cast<int32_t>(fields.timeout_ms.value_or(0));
   if (!fields.speculative) return std::nullopt;
   if (*fields.speculative != "auto" && *fields.speculative != "off") {
     return refuse_field("speculative", json(*fields.speculative), R"("auto" or "off")");
   }
-  speculative = *fields.speculative == "auto";
+  out.speculative = *fields.speculative == "auto";
   return std::nullopt;
 }
 

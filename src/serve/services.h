@@ -33,8 +33,11 @@ struct Services {
   const std::atomic<bool>& draining;
   // Empties the prefix cache; an Error when it cannot now. May be empty: there is no cache.
   const std::function<Result<void>()>& flush_cache;
+  const RequestLog& request_log;
 
-  [[nodiscard]] JobServices for_jobs() const { return {generator, metrics, live, draining, limits.choices_max}; }
+  [[nodiscard]] JobServices for_jobs() const {
+    return {generator, metrics, live, draining, limits.choices_max, request_log};
+  }
 };
 
 // The body as a JSON object, for the endpoints that take one.
@@ -43,8 +46,8 @@ Refusal read_body(const Request& request, nlohmann::json& body);
 Refusal check_model(const RequestFields& fields, const ServerInfo& info);
 // Generation needs a model that is ready and a server that stays.
 Refusal check_ready(const Services& services);
-// "auto" or "off" into request.speculative.
-Refusal read_speculative(const RequestFields& fields, bool& speculative);
+// The fields that concern a whole request and not its sampling: `speculative` and `timeout_ms`.
+Refusal read_handling(const RequestFields& fields, schedule::GenerateRequest& out);
 // `rid`: as many ids as there are; none when absent. More than one only when `several` is allowed.
 Refusal read_rids(const RequestFields& fields, bool several, std::vector<std::string>& ids);
 

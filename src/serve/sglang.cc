@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kNewTokensDefault = 128;  // SGLang's
+constexpr int64_t kStreamedTopMax = 20;
 
 class GeneratePlanner {
  public:
@@ -28,17 +29,16 @@ class GeneratePlanner {
     if (auto refusal = read_inputs(prompts)) return refusal;
     if (auto refusal = read_sampling(prompts.size())) return refusal;
     if (auto refusal = read_ids_of(prompts.size())) return refusal;
-    bool speculative = true;
-    if (auto refusal = read_speculative(fields_, speculative)) return refusal;
+    schedule::GenerateRequest base;
+    if (auto refusal = read_handling(fields_, base)) return refusal;
     const schedule::GeneratorStats stats = services_.generator.stats();
     shape.stream = fields_.stream.value_or(false);
     shape.draft_block_tokens = stats.draft_block_tokens;
     shape.list = !single_;
     if (auto refusal = read_logprobs()) return refusal;
     for (size_t p = 0; p < prompts.size(); ++p) {
-      schedule::GenerateRequest request;
+      schedule::GenerateRequest request = base;
       request.prompt_ids = std::move(prompts[p].ids);
-      request.speculative = speculative;
       if (auto refusal = check_logprob_start(request.prompt_ids.size())) return refusal;
       if (shape.logprobs) request.sampling.logprobs = static_cast<int32_t>(fields_.top_logprobs.value_or(0));
       if (auto refusal = add_prompt(p, std::move(request), stats.max_context_tokens)) return refusal;
@@ -96,6 +96,11 @@ class GeneratePlanner {
     if (!fields_.want_logprobs.value_or(false)) {
       if (fields_.top_logprobs.value_or(0) == 0) return std::nullopt;
       return refuse_field("top_logprobs_num", json(*fields_.top_logprobs), "0, or with \"return_logprob\": true");
+    }
+    // An event holds all that was said so far, again.
+    if (shape.stream && fields_.top_logprobs.value_or(0) > kStreamedTopMax) {
+      return refuse_field("top_logprobs_num", json(*fields_.top_logprobs),
+                          fmt::format("0 to {} with \"stream\": true", kStreamedTopMax));
     }
     shape.logprobs = {.top = fields_.top_logprobs.value_or(0) > 0,
                       .with_text = fields_.text_in_logprobs.value_or(false)};

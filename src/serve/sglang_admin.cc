@@ -156,14 +156,6 @@ void handle_abort(const Services& services, Exchange& exchange) {
   exchange.send({.body = JsonWriter().begin_object().field("aborted", aborted).end_object().take()});
 }
 
-void handle_profile(Exchange& exchange) {
-  exchange.send(
-      to_response({.status = 501,
-                   .message = "profiles are not recorded; GET /metrics and the times in meta_info (e2e_latency, "
-                              "queue_time) are there",
-                   .code = "not_implemented"}));
-}
-
 Refusal prepare(const Services& services, const Request& request, Dialect dialect, json& body, RequestFields& fields) {
   if (auto refusal = read_body(request, body)) return refusal;
   if (auto refusal = read_fields(body, dialect, "request body", "", fields)) return refusal;
@@ -228,11 +220,6 @@ Handler text_handler(const Services& services, MakeText make) {
 }  // namespace
 
 void add_sglang_routes(Router& router, const Services& services) {
-  for (const auto* path : {"/start_profile", "/stop_profile"}) {
-    for (const auto* method : {"GET", "POST"}) {
-      router.add(method, path, [](const std::shared_ptr<Exchange>& exchange) { handle_profile(*exchange); });
-    }
-  }
   const auto accepts = std::make_shared<AcceptSinceFlush>();
   for (const auto* path : {"/server_info", "/get_server_info"}) {
     router.add(

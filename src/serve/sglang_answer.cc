@@ -1,5 +1,7 @@
 #include "serve/sglang_answer.h"
 
+#include <algorithm>
+
 #include "serve/sse.h"
 
 namespace strobe::serve {
@@ -7,6 +9,8 @@ namespace {
 
 // A client that is behind gets fewer, later events: each holds all the text so far, so none is missed.
 constexpr size_t kLagBytes = 256 << 10;
+// With log probabilities an event is long: beyond this many tokens events come after each 1/64 more of them.
+constexpr int64_t kLoggedTokensShare = 64;
 
 }  // namespace
 
@@ -39,7 +43,7 @@ void SglangAnswer::write_meta(JsonWriter& json, const Choice& choice) const {
   json.field("prompt_tokens", usage.prompt_tokens);
   json.field("completion_tokens", usage.completion_tokens);
   json.field("cached_tokens", usage.cached_tokens);
-  json.field("weight_version", "default").field("num_retractions", 0).field("reasoning_tokens", 0);
+  json.field("weight_version", "default").field("num_retractions", usage.preemptions).field("reasoning_tokens", 0);
   json.null_field("dp_rank");
   if (shape_.logprobs) write_sglang_logprobs(json, *shape_.text, {choice.token_ids, choice.logprobs}, *shape_.logprobs);
   if (finish != nullptr) {
@@ -81,10 +85,11 @@ void SglangAnswer::chunk(Exchange& exchange, const Choice& choice, const schedul
   if (!shape_.stream) return;
   const auto index = static_cast<size_t>(choice.index);
   const int32_t news = choice.usage.completion_tokens - sent_[index];
+  const int64_t interval =
+      std::max(shape_.interval[index], shape_.logprobs ? sent_[index] / kLoggedTokensShare : int64_t{0});
   // The first token always has an event of its own: clients time it.
   const bool due =
-      choice.finish ||
-      (news > 0 && (sent_[index] == 0 || (news >= shape_.interval[index] && exchange.backlog_bytes() < kLagBytes)));
+      choice.finish || (news > 0 && (sent_[index] == 0 || (news >= interval && exchange.backlog_bytes() < kLagBytes)));
   if (!due) return;
   sent_[index] = choice.usage.completion_tokens;
   JsonWriter json;

@@ -27,6 +27,7 @@ struct ServeOptions {
   int32_t port = 30000;
   std::string served_model_name;
   std::string api_key;
+  bool log_requests = false;
   int32_t drain_seconds = 30;
   std::string spec_self_test = "on";
 
@@ -36,6 +37,8 @@ struct ServeOptions {
     v("--port", port, "0: any free one");
     v("--served-model-name", served_model_name, "the name that clients use; default: the model folder's");
     v("--api-key", api_key, "requests need it as a bearer token");
+    v("--log-requests", log_requests,
+      "one line of JSON in the log for each text that ends: ids, counts, times, no text");
     v("--drain-seconds", drain_seconds, "how long running requests may go on after SIGTERM");
     v("--spec-self-test", spec_self_test,
       "on | off | strict: answer a few stored prompts at start and warn, or refuse to serve, when the draft fits "
@@ -152,6 +155,9 @@ Result<int> serve_model(ServeOptions o) {
   server_options.http.port = static_cast<uint16_t>(o.port);
   server_options.api_key = o.api_key;
   server_options.flush_cache = [&system] { return system->scheduler->flush_cache(); };
+  if (o.log_requests) {
+    server_options.request_log = [](std::string_view line) { log_info("request {}", line); };
+  }
   serve::Server server(std::move(server_options), std::move(info), *system->scheduler, *text);
   const uint16_t port = server.start();
   if (system->speculates() && o.spec_self_test != "off") STROBE_TRY(self_test(o, *system, *text));

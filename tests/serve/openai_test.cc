@@ -91,6 +91,7 @@ TEST_F(OpenAiTest, EveryFieldReachesTheGenerator) {
                          {"no_stop_trim", true},
                          {"skip_special_tokens", false},
                          {"speculative", "off"},
+                         {"timeout_ms", 5000},
                          {"user", "me"},
                          {"metadata", {{"a", 1}}}});
   const schedule::GenerateRequest request = submitted();
@@ -103,6 +104,7 @@ TEST_F(OpenAiTest, EveryFieldReachesTheGenerator) {
   EXPECT_TRUE(request.stop.include_stop);
   EXPECT_FALSE(request.skip_special_tokens);
   EXPECT_FALSE(request.speculative);
+  EXPECT_EQ(request.timeout_ms, 5000);
   EXPECT_TRUE(request.sampling.greedy());
   EXPECT_FLOAT_EQ(request.sampling.top_p, 0.5F);
   EXPECT_EQ(request.sampling.top_k, 7);
@@ -338,6 +340,20 @@ TEST_F(OpenAiTest, EngineFaultIsA500NotA400) {
   ASSERT_EQ(events.size(), 3U);
   EXPECT_THAT(json::parse(events[1])["error"]["message"].get<std::string>(), HasSubstr("out of pages"));
   EXPECT_EQ(events[2], "[DONE]");
+}
+
+TEST_F(OpenAiTest, TimeLimitThatIsOverIsA504) {
+  start();
+  generator_.play(
+      FakeGenerator::steps({{.text = "half"},
+                            {.tokens = 0,
+                             .finish = schedule::Finish{.reason = schedule::FinishReason::kAbort,
+                                                        .message = "the request's time limit of 5 ms is over"}}}));
+  const ClientResponse response = post(port_, kCompletionsPath, {{"prompt", "x"}, {"timeout_ms", 5}});
+  EXPECT_EQ(response.status, 504);
+  EXPECT_EQ(response.json()["error"]["code"], "timeout");
+  EXPECT_THAT(response.json()["error"]["message"].get<std::string>(), HasSubstr("5 ms"));
+  EXPECT_EQ(submitted().timeout_ms, 5);
 }
 
 TEST_F(OpenAiTest, OneFaultEndsAllChoices) {

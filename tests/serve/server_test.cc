@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <future>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "serve_fixture.h"
@@ -367,6 +369,39 @@ TEST_F(ServerTest, ShortRequestsDoNotWaitForLongOnes) {
   EXPECT_EQ(post(port_, "/abort_request", {{"rid", "none"}}).status, 200);
   go_on.set_value();
   EXPECT_EQ(slow.receive().status, 200);
+}
+
+TEST_F(ServerTest, EachTextThatEndsIsLogged) {
+  std::mutex mutex;
+  std::vector<json> lines;
+  ServerOptions options;
+  options.request_log = [&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(json::parse(line));
+  };
+  start(std::move(options));
+  EXPECT_EQ(post(port_, "/v1/completions", {{"prompt", "secret"}, {"n", 2}, {"max_tokens", 7}, {"rid", "mine"}}).status,
+            200);
+  generator_.play(FakeGenerator::steps(
+      {{.tokens = 0, .finish = schedule::Finish{.reason = schedule::FinishReason::kAbort, .message = "broken"}}}));
+  EXPECT_EQ(post(port_, "/generate", {{"text", "x"}}).status, 500);
+  const std::lock_guard lock(mutex);
+  ASSERT_EQ(lines.size(), 3U);
+  std::set<std::string> ids;
+  for (const json& line : {lines[0], lines[1]}) {
+    ids.insert(line["rid"].get<std::string>());
+    EXPECT_EQ(line["path"], "/v1/completions");
+    EXPECT_EQ(line["finish_reason"], "length");
+    EXPECT_EQ(line["prompt_tokens"], 6);
+    EXPECT_EQ(line["completion_tokens"], 7);
+    EXPECT_EQ(line["spec_verify_ct"], 2);
+    EXPECT_EQ(line["accept_length"], 3.0);
+    EXPECT_GE(line["total_ms"], line["first_token_ms"]);
+    EXPECT_THAT(line.dump(), testing::Not(HasSubstr("secret")));
+  }
+  EXPECT_EQ(ids, (std::set<std::string>{"mine#0", "mine#1"}));
+  EXPECT_EQ(lines[2]["finish_reason"], "abort");
+  EXPECT_EQ(lines[2]["message"], "broken");
 }
 
 }  // namespace

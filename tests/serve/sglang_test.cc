@@ -398,6 +398,24 @@ TEST_F(SglangTest, LogprobsOfTheOutput) {
   EXPECT_FALSE(ask({{"text", "x"}})["meta_info"].contains("output_token_logprobs"));
 }
 
+// Each event says everything again: so many events as tokens would be a square of bytes.
+TEST_F(SglangTest, LongStreamsWithLogprobsComeInFewerEvents) {
+  start();
+  const std::vector<json> events = stream(
+      {{"text", "x"}, {"stream", true}, {"return_logprob", true}, {"sampling_params", {{"max_new_tokens", 500}}}});
+  int before = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const int tokens = events[i]["meta_info"]["completion_tokens"];
+    if (i + 1 < events.size()) {
+      EXPECT_GE(tokens - before, std::max(1, before / 64));  // steps are of three tokens
+    }
+    before = tokens;
+  }
+  EXPECT_EQ(events.front()["meta_info"]["completion_tokens"], 1);
+  EXPECT_EQ(before, 500);
+  EXPECT_EQ(events.back()["meta_info"]["output_token_logprobs"].size(), 500U);
+}
+
 TEST_F(SglangTest, LogprobsOfThePromptAreRefused) {
   start();
   EXPECT_THAT(
@@ -405,6 +423,9 @@ TEST_F(SglangTest, LogprobsOfThePromptAreRefused) {
       HasSubstr("logprob_start_len is 0; accepted: -1, or the prompt's 3 tokens"));
   EXPECT_THAT(refused("/generate", R"({"text": "abc", "top_logprobs_num": 2})", "top_logprobs_num"),
               HasSubstr("return_logprob"));
+  EXPECT_THAT(refused("/generate", R"({"text": "a", "return_logprob": true, "top_logprobs_num": 21, "stream": true})",
+                      "top_logprobs_num"),
+              HasSubstr("0 to 20 with \"stream\": true"));
   EXPECT_THAT(
       refused("/generate", R"({"text": "abc", "return_logprob": true, "token_ids_logprob": [1]})", "token_ids_logprob"),
       HasSubstr("not served"));
@@ -431,15 +452,6 @@ TEST_F(SglangTest, AbortWhileTextsAreBeingSubmittedEndsThemAll) {
   ASSERT_EQ(answer.size(), 3U);
   for (const json& each : answer) EXPECT_EQ(each["meta_info"]["finish_reason"]["type"], "abort");
   EXPECT_EQ(generator_.live(), 0);
-}
-
-TEST_F(SglangTest, ProfilesAreRefusedInSoManyWords) {
-  start();
-  for (const auto* path : {"/start_profile", "/stop_profile"}) {
-    const ClientResponse response = post(port_, path, {{"num_steps", 5}});
-    EXPECT_EQ(response.status, 501);
-    EXPECT_THAT(response.json()["error"]["message"].get<std::string>(), HasSubstr("profiles are not recorded"));
-  }
 }
 
 }  // namespace
