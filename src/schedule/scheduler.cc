@@ -24,7 +24,8 @@ Scheduler::Scheduler(engine::Stepper& stepper, cache::PagePool& pages, const Tok
       pages_(pages),
       tokenizer_(tokenizer),
       options_(std::move(options)),
-      tree_(pages, options_.prefix_cache) {
+      tree_(pages, options_.prefix_cache),
+      trace_(options_.trace) {
   STROBE_CHECK(options_.max_context_tokens > 1 && options_.max_running_requests > 0, "context {}, running {}",
                options_.max_context_tokens, options_.max_running_requests);
   STROBE_CHECK(options_.max_running_requests * stepper.max_block_tokens() <= stepper.max_rows(),
@@ -236,6 +237,8 @@ int32_t Scheduler::plan_part(Sequence& sequence, int32_t rows) {
 
 void Scheduler::run_step() {
   engine::StepResult result;
+  const bool traced = trace_.on();
+  if (traced) trace_.begin();
   try {
     result = stepper_.run(plan_);
   } catch (const std::exception& failure) {
@@ -247,6 +250,7 @@ void Scheduler::run_step() {
     drop_finished();
     return;
   }
+  if (traced) trace_.end(plan_, result);
   digest(result);
 }
 

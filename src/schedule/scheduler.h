@@ -27,6 +27,7 @@
 #include "schedule/generator.h"
 #include "schedule/postman.h"
 #include "schedule/sequence.h"
+#include "schedule/step_trace.h"
 
 namespace strobe::schedule {
 
@@ -38,6 +39,7 @@ struct SchedulerOptions {
   std::vector<int32_t> eos_ids;
   bool prefix_cache = true;
   int32_t chunk_tokens = 0;  // prompt tokens read in one step by all requests together; 0: as many as the step has rows
+  TraceRecorder* trace = nullptr;  // profiles of the steps; may be null
 };
 
 class Scheduler : public Generator {
@@ -110,6 +112,7 @@ class Scheduler : public Generator {
   GeneratorStats counts_;
   Clock::time_point window_start_ = Clock::now();
   int64_t window_tokens_ = 0;
+  StepTrace trace_;
 
   // Shared with callers.
   mutable std::mutex mutex_;

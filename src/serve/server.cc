@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "serve/assets.h"
 #include "serve/health.h"
+#include "serve/profile.h"
 
 namespace strobe::serve {
 namespace {
@@ -71,6 +72,7 @@ class Server::Impl {
     add_openai_routes(router_, services_);
     add_generate_routes(router_, services_);
     add_sglang_routes(router_, services_);
+    if (options_.trace != nullptr) add_profile_routes(router_, *options_.trace, options_.profile_dir);
   }
   ~Impl() { stop(std::chrono::milliseconds(0)); }
   Impl(const Impl&) = delete;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/trace.h"
 #include "schedule/generator.h"
 #include "serve/http_server.h"
 #include "serve/server_info.h"
@@ -33,6 +34,9 @@ struct ServerOptions {
   std::string api_key;
   // Web pages from these origins may use the server ("https://example.com"; "*": any). Empty: none.
   std::vector<std::string> cors_origins;
+  // Records profiles for /start_profile, written below profile_dir (empty: refused). May be null: no such endpoints.
+  TraceRecorder* trace = nullptr;
+  std::string profile_dir;
   // Empties the prefix cache for /flush_cache; an Error when it cannot now. May be empty.
   std::function<Result<void>()> flush_cache;
   // Told of each text that has ended (job.h). May be empty.

@@ -104,6 +104,7 @@ void start_scheduler(System& system) {
                                      .prefix_cache = !system.options.disable_radix_cache,
                                      .chunk_tokens = system.options.chunked_prefill_size};
   for (const int64_t id : system.config.eos_ids) options.eos_ids.push_back(static_cast<int32_t>(id));
+  options.trace = &system.trace;
   system.scheduler =
       std::make_unique<schedule::Scheduler>(*system.stepper, *system.pages, *system.tokenizer, std::move(options));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/trace.h"
 #include "base/worker_pool.h"
 #include "cache/kv_store.h"
 #include "cache/page_pool.h"
@@ -32,6 +33,7 @@ struct System : Plan {
   std::unique_ptr<cache::KvStore> target_store;
   std::unique_ptr<cache::KvStore> draft_store;
   std::unique_ptr<engine::Stepper> stepper;
+  TraceRecorder trace;
   std::unique_ptr<schedule::Scheduler> scheduler;
 };
 

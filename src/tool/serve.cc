@@ -30,6 +30,7 @@ struct ServeOptions {
   bool log_requests = false;
   int32_t drain_seconds = 30;
   std::string spec_self_test = "on";
+  std::string profile_dir;
 
   template <class Visitor>
   void visit(Visitor&& v) {
@@ -43,6 +44,7 @@ struct ServeOptions {
     v("--spec-self-test", spec_self_test,
       "on | off | strict: answer a few stored prompts at start and warn, or refuse to serve, when the draft fits "
       "badly");
+    v("--profile-dir", profile_dir, "where /start_profile may write; default: profiles are refused");
     engine.visit(v);
   }
 };
@@ -154,6 +156,8 @@ Result<int> serve_model(ServeOptions o) {
   server_options.http.host = o.host;
   server_options.http.port = static_cast<uint16_t>(o.port);
   server_options.api_key = o.api_key;
+  server_options.trace = &system->trace;
+  server_options.profile_dir = o.profile_dir;
   server_options.flush_cache = [&system] { return system->scheduler->flush_cache(); };
   if (o.log_requests) {
     server_options.request_log = [](std::string_view line) { log_info("request {}", line); };

@@ -1,0 +1,65 @@
+#include "schedule/step_trace.h"
+
+#include <algorithm>
+
+namespace strobe::schedule {
+namespace {
+
+using Clock = TraceSpan::Clock;
+
+// Between steps of a busy engine; after a longer time nothing was there to do.
+constexpr auto kLongestGap = std::chrono::milliseconds(20);
+
+double ms_between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double, std::milli>(b - a).count();
+}
+
+bool reads_prompt(const engine::StepSequence& sequence) {
+  return sequence.tokens.size() > 1 || sequence.first_position < sequence.prompt_tokens;
+}
+
+}  // namespace
+
+std::vector<TraceSpan> step_spans(const engine::StepPlan& plan, const engine::StepResult& result,
+                                  Clock::time_point begin) {
+  TraceSpan span{.begin = begin, .sequences = static_cast<int32_t>(plan.sequences.size())};
+  bool drafted = false;
+  if (std::ranges::any_of(plan.sequences, reads_prompt)) span.stage = TraceStage::kPrefill;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const engine::StepOutput& output = result.outputs[i];
+    span.rows += static_cast<int32_t>(plan.sequences[i].tokens.size()) + output.drafted;
+    span.accepted += output.accepted;
+    drafted = drafted || output.drafted > 0;
+  }
+  const char* pass = drafted ? "verify" : span.stage == TraceStage::kPrefill ? "prefill" : "decode";
+  const engine::StepTimes& times = result.times;
+  std::vector<TraceSpan> spans;
+  const auto add = [&](const char* name, double ms) {
+    if (ms <= 0) return;
+    span.name = name;
+    span.ms = ms;
+    spans.push_back(span);
+    span.begin += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(ms));
+  };
+  if (drafted) add("draft", times.draft_ms);
+  add(pass, times.target_ms);
+  add("accept", times.accept_ms);
+  add("commit", times.commit_ms);
+  return spans;
+}
+
+void StepTrace::end(const engine::StepPlan& plan, const engine::StepResult& result) {
+  std::vector<TraceSpan> spans = step_spans(plan, result, begin_);
+  if (!spans.empty() && has_last_ && begin_ - last_end_ < kLongestGap) {
+    TraceSpan scheduler = spans.front();
+    scheduler.name = "scheduler";
+    scheduler.begin = last_end_;
+    scheduler.ms = ms_between(last_end_, begin_);
+    spans.insert(spans.begin(), scheduler);
+  }
+  recorder_->add_step(spans);
+  last_end_ = Clock::now();
+  has_last_ = true;
+}
+
+}  // namespace strobe::schedule

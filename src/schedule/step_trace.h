@@ -1,0 +1,32 @@
+// The spans of engine steps, for a profile: scheduler, draft, prefill or verify, accept, commit.
+#pragma once
+
+#include <vector>
+
+#include "base/trace.h"
+#include "engine/step.h"
+
+namespace strobe::schedule {
+
+class StepTrace {
+ public:
+  // `recorder` may be null: nothing is ever recorded.
+  explicit StepTrace(TraceRecorder* recorder) : recorder_(recorder) {}
+
+  [[nodiscard]] bool on() const { return recorder_ != nullptr && recorder_->on(); }
+  // Around a step, when on() was true before it.
+  void begin() { begin_ = TraceSpan::Clock::now(); }
+  void end(const engine::StepPlan& plan, const engine::StepResult& result);
+
+ private:
+  TraceRecorder* recorder_;
+  TraceSpan::Clock::time_point begin_;
+  TraceSpan::Clock::time_point last_end_;  // of the step before; none after a pause
+  bool has_last_ = false;
+};
+
+// The spans of one step that began at `begin`: its parts one after the other. Pure.
+[[nodiscard]] std::vector<TraceSpan> step_spans(const engine::StepPlan& plan, const engine::StepResult& result,
+                                                TraceSpan::Clock::time_point begin);
+
+}  // namespace strobe::schedule
