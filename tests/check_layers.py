@@ -21,7 +21,8 @@ FLOORS = {
     "spec": 7,
     "schedule": 8,
     "serve": 9,
-    "tool": 10,
+    "measure": 10,
+    "tool": 11,
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
