@@ -51,8 +51,16 @@ struct StepOutput {
   int32_t accepted = 0;                 // of which accepted = tokens.size() - 1
 };
 
+struct StepTimes {
+  double draft_ms = 0;
+  double target_ms = 0;  // prefill or verify pass
+  double accept_ms = 0;
+  double commit_ms = 0;
+};
+
 struct StepResult {
   std::vector<StepOutput> outputs;  // in the order of the plan
+  StepTimes times;
 };
 
 class Stepper {

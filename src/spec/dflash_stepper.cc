@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/stopwatch.h"
 #include "engine/token_choice.h"
 #include "spec/acceptance.h"
 #include "spec/draft_window.h"
@@ -23,11 +24,16 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
 
 engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
   engine::StepResult result;
+  Stopwatch watch;
   draft_blocks(plan);
+  result.times.draft_ms = watch.lap_ms();
   ops::WorkspaceFrame frame(exec_.workspace());
   verify(plan, frame);
+  result.times.target_ms = watch.lap_ms();
   accept_tokens(plan, result);
+  result.times.accept_ms = watch.lap_ms();
   commit_context(plan, result);
+  result.times.commit_ms = watch.lap_ms();
   return result;
 }
 
