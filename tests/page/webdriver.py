@@ -1,13 +1,12 @@
 """A headless Chromium, driven by chromedriver over plain HTTP (the W3C WebDriver protocol and Chromium's own commands)."""
 import base64
+import http.client
 import json
 import os
 import re
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 PATIENCE_S = 60  # for what must come; nothing is expected to be quick
@@ -25,10 +24,10 @@ class Browser:
         self.profile = tempfile.TemporaryDirectory(prefix="strobe-page-")
         self.log_file = open(os.path.join(self.profile.name, "chromedriver.log"), "w+", encoding="utf-8")
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=self.log_file, stderr=subprocess.STDOUT)
-        self.base = None
+        self.connection = None
         self.session = None
         try:
-            self.base = f"http://127.0.0.1:{self._port()}"
+            self.connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=PATIENCE_S)
             arguments = ["--headless=new", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                          f"--window-size={width},{height}", f"--user-data-dir={self.profile.name}/profile",
                          "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -59,13 +58,12 @@ class Browser:
 
     def _call(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-                return json.load(response)["value"]
-        except urllib.error.HTTPError as error:
-            value = json.load(error)["value"]
-            raise WebDriverError(f"{value['error']}: {value['message']}") from None
+        self.connection.request(method, path, data, {"Content-Type": "application/json"})
+        response = self.connection.getresponse()
+        value = json.loads(response.read())["value"]
+        if response.status != 200:
+            raise WebDriverError(f"{value['error']}: {value['message']}")
+        return value
 
     def call(self, method, path, body=None):
         return self._call(method, self.session + path, body)
@@ -74,8 +72,9 @@ class Browser:
         if self.session:
             try:
                 self._call("DELETE", self.session)
-            except (WebDriverError, OSError):
+            except (WebDriverError, OSError, http.client.HTTPException):
                 pass  # the process goes all the same
+            self.connection.close()
         self.driver.terminate()
         self.driver.wait()
         self.log_file.close()
@@ -140,7 +139,7 @@ class Browser:
                 return value
             if time.monotonic() > deadline:
                 raise AssertionError(f"this did not happen in {PATIENCE_S} s: {what}")
-            time.sleep(0.03)
+            time.sleep(0.1)
 
     def size(self, width, height):
         """Of the page, as a device has it."""

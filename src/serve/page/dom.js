@@ -16,6 +16,7 @@ export const byId = (id) => document.getElementById(id);
 // Three digits, no more: 1,234; 56.1; 0.52.
 export function digits(value) {
   if (!Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 100) return Math.round(value).toLocaleString("en");
   return value.toFixed(size >= 10 ? 1 : 2);

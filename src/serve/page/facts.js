@@ -26,15 +26,16 @@ function valueOf(name, value, unit) {
   return make("dd", {}, facts(value, unit));
 }
 
-// An object of a list: its first value is its name, the others stand beside it or, when they are long, below.
+// An object of a list: its name, its numbers beside it, its other values below.
 function listed(object, unit) {
-  const [[, title], ...rest] = Object.entries(object);
-  const texts = rest.map(([name, value]) => [name, value !== null && typeof value === "object" ? JSON.stringify(value)
-                                                                                              : scalar(name, value, unit)]);
-  const beside = texts.filter(([name]) => typeof object[name] === "number").map(([, text]) => text).join(", ");
-  const below = texts.filter(([name]) => typeof object[name] !== "number").map(([, text]) => text).filter((text) => text !== "");
-  return make("div", { class: "row" }, make("dt", { text: String(title) }), make("dd", { text: beside }),
-              ...below.map((text) => make("dd", { class: "below", text })));
+  const entries = Object.entries(object);
+  const title = entries.find(([name]) => /^(what|name|title)$/.test(name)) ?? entries.find(([, value]) => typeof value === "string")
+    ?? entries[0];
+  const texts = (numbers) => entries.filter((entry) => entry !== title && (typeof entry[1] === "number") === numbers)
+    .map(([name, value]) => (value !== null && typeof value === "object" ? JSON.stringify(value) : scalar(name, value, unit)))
+    .filter((text) => text !== "");
+  return make("div", { class: "row" }, make("dt", { text: String(title?.[1] ?? "") }), make("dd", { text: texts(true).join(", ") }),
+              ...texts(false).map((text) => make("dd", { class: "below", text })));
 }
 
 export function facts(object, unit = "") {

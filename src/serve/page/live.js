@@ -9,6 +9,7 @@ const POLL_MS = 1000;
 
 export class Live {
   #before = null;
+  #status = "";
   #known = false;  // /server_info was read since the server was last away
   #charts = {
     accept: new LineChart({ title: "Accept length", series: [{ class: "a" }], unit: "tokens a step", floor: 8 }),
@@ -36,6 +37,7 @@ export class Live {
       try {
         if (!this.#known) this.#describe(await getJson("/server_info"));
         this.#take((await getJson("/v1/loads")).loads[0]);
+        this.#health(this.#status, this.#status);
       } catch (error) {
         this.#away(error);
       }
@@ -46,14 +48,14 @@ export class Live {
   #describe(info) {
     this.#known = true;
     const state = info.internal_states?.[0] ?? {};
-    this.#health(info.status ?? "ready", info.status ?? "ready");
+    this.#status = info.status ?? "ready";
     byId("model").textContent = info.served_model_name;
     byId("model").title = info.model_path;
     document.title = `${info.served_model_name} · Strobe`;
     const plan = info.memory_plan ?? state.memory_plan;
     this.#fill("memory", plan ?? state.memory_usage, plan ? "" : "GiB");
     this.#fill("decisions", info.decisions, "");
-    if (info.status !== "ready") this.#known = false;  // look again until it is
+    if (this.#status !== "ready") this.#known = false;  // look again until it is
   }
 
   #fill(id, value, unit) {
@@ -75,7 +77,7 @@ export class Live {
     this.#charts.speed.push([before && !restarted ? ((now.tokens - before.tokens) * 1000) / (now.at - before.at) : 0]);
     const histogram = load.speculative.accept_histogram_total;
     this.#bars.show(histogram, (position, drafted) => `draft s${shadeOf(position, drafted)}`,
-                    `share of ${count(now.steps, "checked block")} since the server's start`);
+                    `of ${count(now.steps, "checked block")} since the server's start`);
   }
 
   #away(error) {
