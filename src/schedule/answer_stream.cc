@@ -38,6 +38,7 @@ AnswerText AnswerStream::take_text() {
   AnswerText taken{.text = std::exchange(ready_, {})};
   auto left = static_cast<int32_t>(taken.text.size());
   size_t whole = 0;  // pieces that are taken whole
+  taken.pieces.reserve(pieces_.size());
   for (; left > 0; ++whole) {
     TextPiece& piece = pieces_[whole];
     const int32_t bytes = std::min(left, piece.bytes);
@@ -81,9 +82,11 @@ bool AnswerStream::match_stop_string(size_t known) {
 }
 
 void AnswerStream::release_certain_text() {
+  if (held_.empty()) return;
   size_t keep = 0;  // the longest tail of held_ that begins a stop string
   for (const auto& stop : rules_.stop_strings) {
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
+      if (stop[n - 1] != held_.back()) continue;  // most tails are none
       if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) keep = n;
     }
   }
