@@ -2,7 +2,9 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 
+#include "base/log.h"
 #include "engine/step.h"
 
 namespace strobe::tool {
@@ -64,16 +66,35 @@ Result<void> check_numbers(const EngineOptions& o) {
   return {};
 }
 
-Result<void> check_speculation(EngineOptions& o) {
-  if (o.speculative_algorithm.empty()) {
-    if (!o.speculative_draft_model_path.empty()) {
-      return error("--speculative-draft-model-path is given without --speculative-algorithm; accepted: DFLASH");
-    }
-    return {};
+// Without an algorithm nothing heeds them; who turns it off to compare may leave them there.
+Result<void> check_no_speculation(const EngineOptions& o) {
+  const std::pair<const char*, bool> given[] = {
+      {"--speculative-num-draft-tokens", o.speculative_num_draft_tokens != 0},
+      {"--speculative-dflash-block-size", o.speculative_dflash_block_size != 0},
+      {"--speculative-draft-window-size", o.speculative_draft_window_size != 0},
+      {"--speculative-draft-rope-amplitude", o.speculative_draft_rope_amplitude != 0},
+      {"--speculative-draft-attention-backend", o.speculative_draft_attention_backend != "auto"},
+      {"--speculative-draft-kv-cache-dtype", o.speculative_draft_kv_cache_dtype != "auto"}};
+  if (!o.speculative_draft_model_path.empty()) {
+    return error("--speculative-draft-model-path is given without --speculative-algorithm; accepted: DFLASH");
   }
+  for (const auto& [flag, is_given] : given) {
+    if (is_given) log_warning("{} has no effect without --speculative-algorithm", flag);
+  }
+  return {};
+}
+
+Result<void> check_speculation(EngineOptions& o) {
+  if (o.speculative_algorithm.empty()) return check_no_speculation(o);
   STROBE_TRY(check_one_of("--speculative-algorithm", o.speculative_algorithm, {"DFLASH"}));
   if (o.speculative_draft_model_path.empty()) {
     return error("--speculative-algorithm DFLASH needs --speculative-draft-model-path: the folder of the draft");
+  }
+  // As SGLang does: the value is set to 1, and said.
+  for (const auto& [flag, value] : {std::pair("--speculative-num-steps", &o.speculative_num_steps),
+                                    std::pair("--speculative-eagle-topk", &o.speculative_eagle_topk)}) {
+    if (*value != 1) log_warning("{} {}: DFLASH drafts a block in one step; 1 is used", flag, *value);
+    *value = 1;
   }
   if (o.speculative_num_draft_tokens != 0 && o.speculative_dflash_block_size != 0 &&
       o.speculative_num_draft_tokens != o.speculative_dflash_block_size) {

@@ -41,6 +41,8 @@ struct EngineOptions {
   std::string speculative_draft_model_quantization = "unquant";
   int32_t speculative_num_draft_tokens = 0;
   int32_t speculative_dflash_block_size = 0;
+  int32_t speculative_num_steps = 1;
+  int32_t speculative_eagle_topk = 1;
   int32_t speculative_draft_window_size = 0;
   std::string speculative_draft_attention_backend = "auto";
   std::string speculative_draft_kv_cache_dtype = "auto";
@@ -89,6 +91,8 @@ struct EngineOptions {
     v("--speculative-num-draft-tokens", speculative_num_draft_tokens,
       "tokens a verify step, the last emitted one included; 0: the draft's block size");
     v("--speculative-dflash-block-size", speculative_dflash_block_size, "the same by another name; both must agree");
+    v("--speculative-num-steps", speculative_num_steps, "for SGLang's sake: DFLASH drafts a block in 1 step");
+    v("--speculative-eagle-topk", speculative_eagle_topk, "for SGLang's sake: DFLASH drafts 1 chain, no tree");
     v("--speculative-draft-window-size,--speculative-dflash-draft-window-size", speculative_draft_window_size,
       "context tokens that the draft attends to; 0: all");
     v("--speculative-draft-attention-backend", speculative_draft_attention_backend,

@@ -139,5 +139,17 @@ TEST(CheckOptions, TwoNamesOfTheBlockSize) {
   EXPECT_TRUE(check_options(options).ok());
 }
 
+TEST(CheckOptions, StepsAndTreesOfOtherAlgorithmsAreSetToOne) {
+  EngineOptions o;
+  o.model_path = "model";
+  o.speculative_algorithm = "DFLASH";
+  o.speculative_draft_model_path = "draft";
+  o.speculative_num_steps = 3;
+  o.speculative_eagle_topk = 4;
+  ASSERT_TRUE(check_options(o).ok());
+  EXPECT_EQ(o.speculative_num_steps, 1);
+  EXPECT_EQ(o.speculative_eagle_topk, 1);
+}
+
 }  // namespace
 }  // namespace strobe::tool
