@@ -79,7 +79,10 @@ bool Scheduler::take_in() {
       published_.cached_slots = counts_.cached_slots = 0;
       idle_.notify_all();
     }
-    for (auto& sequence : inbox_) waiting_.push_back(std::move(sequence));
+    for (auto& sequence : inbox_) {
+      timed_requests_ += sequence->timed() ? 1 : 0;
+      waiting_.push_back(std::move(sequence));
+    }
     inbox_.clear();
     aborts.swap(aborts_);
     if (stopping_) return false;
@@ -99,6 +102,7 @@ void Scheduler::apply_aborts(const std::unordered_set<std::string>& ids) {
 }
 
 void Scheduler::apply_timeouts() {
+  if (timed_requests_ == 0) return;  // thousands may wait, and this is done before every step
   const Clock::time_point now = Clock::now();
   const auto expired = [&](const SequencePtr& sequence) {
     if (!sequence->expired(now)) return false;
@@ -325,6 +329,7 @@ void Scheduler::finish(Sequence& sequence, Finish reason, Chunk chunk) {
   chunk.usage = sequence.usage;
   letters_.push_back({std::exchange(sequence.sink, nullptr), std::move(chunk)});
   hopeless_pages_ = -1;
+  timed_requests_ -= sequence.timed() ? 1 : 0;
   std::lock_guard lock(mutex_);
   live_ids_.erase(sequence.request.id);
   aborts_.erase(sequence.request.id);  // came too late; the next request of this id must not see it

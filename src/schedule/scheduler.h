@@ -105,6 +105,7 @@ class Scheduler : public Generator {
   cache::PrefixTree tree_;
   std::deque<SequencePtr> waiting_;
   std::vector<SequencePtr> running_;  // in the order of their admission
+  int64_t timed_requests_ = 0;        // of waiting_ and running_: those with a time limit
   int32_t hopeless_pages_ = -1;       // so few available pages were not enough for the head of the queue
   engine::StepPlan plan_;
   std::vector<Sequence*> planned_;  // whose part of plan_ it is

@@ -45,8 +45,9 @@ struct Sequence {
   [[nodiscard]] int32_t tokens_to_read() const {
     return static_cast<int32_t>(tokens.size()) - (usage.completion_tokens > 0 ? 1 : 0);
   }
+  [[nodiscard]] bool timed() const { return request.timeout_ms > 0; }
   [[nodiscard]] bool expired(Clock::time_point now) const {
-    return request.timeout_ms > 0 && now - submitted >= std::chrono::milliseconds(request.timeout_ms);
+    return timed() && now - submitted >= std::chrono::milliseconds(request.timeout_ms);
   }
 };
 

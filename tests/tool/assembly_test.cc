@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "kimi_flags.h"
 #include "source_dir.h"
 #include "tool/command_line.h"
 
@@ -72,15 +73,7 @@ TEST(Assembly, TheDraftsCacheFollowsItsBackend) {
 
 TEST(Assembly, TheKimiCommandLine) {
   EngineOptions options = dflash_options();
-  options.trust_remote_code = true;
-  options.quantization = "modelopt_fp4";
-  options.moe_runner_backend = "flashinfer_trtllm";
-  options.fp4_gemm_backend = "flashinfer_cutlass";
-  options.attention_backend = "trtllm_mla";
-  options.kv_cache_dtype = "fp8_e4m3";
-  options.speculative_num_draft_tokens = 8;
-  options.speculative_draft_attention_backend = "fa4";
-  options.speculative_draft_window_size = 4096;
+  set_kimi_flags(options);
   const auto system = assembled(options);
   EXPECT_EQ(system->decided("draft KV cache"), "bf16");
   EXPECT_EQ(system->decided("draft tokens"), "8");
@@ -138,7 +131,8 @@ TEST(Assembly, ABlockSizeOfOnesOwn) {
   const auto system = assembled(options);
   EXPECT_EQ(system->stepper->max_block_tokens(), 4);
   EXPECT_EQ(system->options.speculative_num_draft_tokens, 4);
-  EXPECT_EQ(system->stepper->max_rows(), 512 + 800) << "every running request's block fits into a step, beside a chunk of prompts";
+  EXPECT_EQ(system->stepper->max_rows(), 512 + 800)
+      << "every running request's block fits into a step, beside a chunk of prompts";
 }
 
 TEST(DefaultToPocket, FillsInWhatIsMissing) {

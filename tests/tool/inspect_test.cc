@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kimi_flags.h"
 #include "source_dir.h"
 #include "tool/assembly.h"
 #include "tool/plan.h"
@@ -102,16 +103,7 @@ class KimiPlan : public ::testing::Test {
     o.model_path = root_ / "target";
     o.speculative_draft_model_path = root_ / "draft";
     o.speculative_algorithm = "DFLASH";
-    o.trust_remote_code = true;
-    o.quantization = "modelopt_fp4";
-    o.moe_runner_backend = "flashinfer_trtllm";
-    o.fp4_gemm_backend = "flashinfer_cutlass";
-    o.attention_backend = "trtllm_mla";
-    o.kv_cache_dtype = "fp8_e4m3";
-    o.speculative_draft_model_quantization = "unquant";
-    o.speculative_num_draft_tokens = 8;
-    o.speculative_draft_attention_backend = "fa4";
-    o.speculative_draft_window_size = 4096;
+    set_kimi_flags(o);
     o.max_running_requests = 16;
     o.log_level = "error";
     return make_plan(o, {.inspection = true, .memory_bytes = memory_bytes});
