@@ -15,6 +15,7 @@
 #include "measure/progress.h"
 #include "tool/commands.h"
 #include "tool/interrupt.h"
+#include "tool/measuring.h"
 
 namespace strobe::tool {
 namespace {
@@ -292,12 +293,7 @@ Result<void> check(const BenchOptions& o) {
 }
 
 Subcommand bench_command() {
-  auto options = std::make_shared<BenchOptions>();
-  return {.name = "bench serve",
-          .help = "measure a server's speed and accept length",
-          .add_options = [options](OptionAdder& add) { options->visit(add); },
-          .run = [options] { return measuring([&] { return bench_serve(*options); }); },
-          .usage_error = kUsageError};
+  return measuring_command<BenchOptions>("bench serve", "measure a server's speed and accept length", bench_serve);
 }
 
 }  // namespace strobe::tool

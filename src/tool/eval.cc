@@ -16,6 +16,7 @@
 #include "measure/server_facts.h"
 #include "tool/commands.h"
 #include "tool/interrupt.h"
+#include "tool/measuring.h"
 
 namespace strobe::tool {
 namespace {
@@ -124,12 +125,8 @@ int exit_code(const measure::EvalReport& report) {
 }
 
 Subcommand eval_command() {
-  auto options = std::make_shared<Gsm8kOptions>();
-  return {.name = "eval gsm8k",
-          .help = "measure how many of GSM8K's questions a server answers right",
-          .add_options = [options](OptionAdder& add) { options->visit(add); },
-          .run = [options] { return measuring([&] { return gsm8k(*options); }); },
-          .usage_error = kUsageError};
+  return measuring_command<Gsm8kOptions>("eval gsm8k", "measure how many of GSM8K's questions a server answers right",
+                                         gsm8k);
 }
 
 }  // namespace strobe::tool

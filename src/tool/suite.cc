@@ -15,6 +15,7 @@
 #include "tool/commands.h"
 #include "tool/interrupt.h"
 #include "tool/measured_server.h"
+#include "tool/measuring.h"
 
 namespace strobe::tool {
 namespace {
@@ -173,21 +174,13 @@ int run(const SuiteOptions& o) {
 }  // namespace
 
 Subcommand suite_list_command() {
-  auto options = std::make_shared<SuiteOptions>();
-  return {.name = "suite list",
-          .help = "show the registered tests and their suites",
-          .add_options = [options](OptionAdder& add) { options->visit_common(add); },
-          .run = [options] { return measuring([&] { return list(*options); }); },
-          .usage_error = kUsageError};
+  return measuring_command<SuiteOptions>("suite list", "show the registered tests and their suites", list,
+                                         [](SuiteOptions& options, OptionAdder& add) { options.visit_common(add); });
 }
 
 Subcommand suite_run_command() {
-  auto options = std::make_shared<SuiteOptions>();
-  return {.name = "suite run",
-          .help = "run the tests of a suite",
-          .add_options = [options](OptionAdder& add) { options->visit_run(add); },
-          .run = [options] { return measuring([&] { return run(*options); }); },
-          .usage_error = kUsageError};
+  return measuring_command<SuiteOptions>("suite run", "run the tests of a suite", run,
+                                         [](SuiteOptions& options, OptionAdder& add) { options.visit_run(add); });
 }
 
 }  // namespace strobe::tool
