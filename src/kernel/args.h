@@ -188,7 +188,8 @@ struct MlaAttention {
   PagedStore store;
   const AttentionRequest* requests = nullptr;
   int64_t request_count = 0;
-  Rows out;  // [rows, heads * latent]
+  Rows out;          // [rows, heads * latent]
+  int64_t rows = 0;  // of q and out; kernels on devices size their grids by it. Rows of no request are left alone
   int64_t heads = 0;
   int64_t latent = 0;
   int64_t rope = 0;
@@ -211,7 +212,8 @@ struct GqaAttention {
   const AttentionRequest* requests = nullptr;
   const int32_t* first_visible = nullptr;  // [request_count] or nullptr
   int64_t request_count = 0;
-  Rows out;  // [rows, heads * head_dim]
+  Rows out;          // [rows, heads * head_dim]
+  int64_t rows = 0;  // as in MlaAttention
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
