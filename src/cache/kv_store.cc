@@ -1,18 +1,18 @@
 #include "cache/kv_store.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
 
 namespace strobe::cache {
 
-KvStore::KvStore(const KvGeometry& geometry, int32_t pages, int32_t page_size, std::vector<float> scales)
-    : geometry_(geometry), pages_(pages), page_size_(page_size), scales_(std::move(scales)) {
+KvStore::KvStore(const KvGeometry& geometry, int32_t pages, int32_t page_size, std::vector<float> scales,
+                 Memory& memory)
+    : memory_(memory), geometry_(geometry), pages_(pages), page_size_(page_size), scales_(std::move(scales)) {
   STROBE_CHECK(scales_.empty() || static_cast<int64_t>(scales_.size()) == geometry.layers * geometry.planes,
                "{} scales, {} layers, {} planes", scales_.size(), geometry.layers, geometry.planes);
   const int64_t plane_bytes = int64_t{pages} * page_size * geometry.dim * size_bytes(geometry.dtype);
-  for (int64_t i = 0; i < geometry.layers * geometry.planes; ++i) buffers_.push_back(Buffer::host(plane_bytes));
+  for (int64_t i = 0; i < geometry.layers * geometry.planes; ++i) buffers_.push_back(memory_.allocate(plane_bytes));
 }
 
 int64_t KvStore::bytes() const {
@@ -33,7 +33,7 @@ void KvStore::poison(int32_t page) {
   STROBE_CHECK(page >= 0 && page < pages_, "page {} of {}", page, pages_);
   const int64_t bytes = page_size_ * geometry_.dim * size_bytes(geometry_.dtype);
   // All bits set is a NaN in f32, bf16 and e4m3 alike.
-  for (const auto& buffer : buffers_) std::memset(buffer.at(page * bytes), 0xff, static_cast<size_t>(bytes));
+  for (const auto& buffer : buffers_) memory_.fill(buffer.at(page * bytes), 0xff, bytes);
 }
 
 }  // namespace strobe::cache

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernel/args.h"
-#include "tensor/buffer.h"
+#include "tensor/memory.h"
 
 namespace strobe::cache {
 
@@ -21,17 +21,20 @@ struct KvGeometry {
 
 class KvStore {
  public:
-  // scales: per layer and plane, of stored e4m3 values; empty = all 1.
-  KvStore(const KvGeometry& geometry, int32_t pages, int32_t page_size, std::vector<float> scales = {});
+  // scales: per layer and plane, of stored e4m3 values; empty = all 1. `memory` outlives the store.
+  KvStore(const KvGeometry& geometry, int32_t pages, int32_t page_size, std::vector<float> scales = {},
+          Memory& memory = host_memory());
 
   [[nodiscard]] const KvGeometry& geometry() const { return geometry_; }
   [[nodiscard]] int64_t bytes() const;
+  [[nodiscard]] Memory& memory() const { return memory_; }
   [[nodiscard]] kernel::PagedStore plane(int64_t layer, int64_t plane = 0) const;
 
   // Fills a page of every layer with NaN (tests: nothing may read what was not written).
   void poison(int32_t page);
 
  private:
+  Memory& memory_;
   KvGeometry geometry_;
   int32_t pages_;
   int32_t page_size_;

@@ -1,5 +1,6 @@
 #include "engine/plain_stepper.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/stopwatch.h"
@@ -7,29 +8,48 @@
 
 namespace strobe::engine {
 
-PlainStepper::PlainStepper(ops::Exec& exec, TargetModel target, int32_t page_size, int32_t max_rows)
-    : exec_(exec), pass_(std::move(target), page_size), max_rows_(max_rows) {}
+PlainStepper::PlainStepper(ops::Exec& exec, TargetModel target, int32_t page_size, int32_t max_rows, bool recorded)
+    : exec_(exec),
+      pass_(std::move(target), page_size),
+      max_rows_(max_rows),
+      recorded_(recorded),
+      blocks_(exec, 1, page_size) {}
 
 StepResult PlainStepper::run(const StepPlan& plan) {
   StepResult result;
   Stopwatch watch;
   ops::WorkspaceFrame frame(exec_.workspace());
-  pass_.clear();
-  for (const StepSequence& sequence : plan.sequences) {
-    pass_.add(sequence.tokens, sequence.first_position, sequence.pages, sequence.wants_token ? 1 : 0);
-  }
-  pass_.run(exec_, frame);
+  const TargetOutputs outputs = recorded_ && only_decodes(plan) ? run_recorded(plan, frame) : run_rows(plan, frame);
+  words_.fetch(exec_, outputs.logits, outputs.best,
+               std::any_of(plan.sequences.begin(), plan.sequences.end(), needs_logits));
   result.times.target_ms = watch.lap_ms();
   int64_t row = 0;
   for (const StepSequence& sequence : plan.sequences) {
     StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
-    const TokenChoice choice(pass_.logits(row++, 1), sequence, {});
+    const TokenChoice choice(words_.rows(row++, 1), sequence, {});
     output.tokens.push_back(choice.choose(0));
     output.logprobs = choice.logprobs(output.tokens);
   }
   result.times.accept_ms = watch.lap_ms();
   return result;
+}
+
+TargetOutputs PlainStepper::run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame) {
+  pass_.clear();
+  for (const StepSequence& sequence : plan.sequences) {
+    pass_.add(sequence.tokens, sequence.first_position, sequence.pages, sequence.wants_token ? 1 : 0);
+  }
+  pass_.run(exec_, frame);
+  return pass_.outputs();
+}
+
+TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame) {
+  blocks_.place(plan, 0);
+  const TargetOutputs outputs = make_outputs(exec_, frame, pass_.target(), blocks_.rows(), blocks_.rows());
+  exec_.run_recorded(blocks_.tag(),
+                     [&] { run_target(exec_, pass_.target(), blocks_.ids(), blocks_.batch(), {}, outputs); });
+  return outputs;
 }
 
 }  // namespace strobe::engine

@@ -1,6 +1,9 @@
 // PlainStepper: one token a decode step, no draft.
 #pragma once
 
+#include <vector>
+
+#include "engine/block_rows.h"
 #include "engine/step.h"
 #include "engine/target_pass.h"
 #include "ops/exec.h"
@@ -9,16 +12,24 @@ namespace strobe::engine {
 
 class PlainStepper : public Stepper {
  public:
-  PlainStepper(ops::Exec& exec, TargetModel target, int32_t page_size, int32_t max_rows);
+  // recorded: steps that only decode run in the layout of BlockRows and are recorded.
+  PlainStepper(ops::Exec& exec, TargetModel target, int32_t page_size, int32_t max_rows, bool recorded = false);
 
   [[nodiscard]] int32_t max_block_tokens() const override { return 1; }
   [[nodiscard]] int32_t max_rows() const override { return max_rows_; }
   StepResult run(const StepPlan& plan) override;
 
  private:
+  // Both yield what the target says for each sequence that wants a token, in their order.
+  TargetOutputs run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame);
+  TargetOutputs run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame);
+
   ops::Exec& exec_;
   TargetPass pass_;
   int32_t max_rows_;
+  bool recorded_;
+  BlockRows blocks_;
+  HostRows words_;
 };
 
 }  // namespace strobe::engine

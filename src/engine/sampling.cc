@@ -6,16 +6,10 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/mix.h"
 
 namespace strobe::engine {
 namespace {
-
-uint64_t splitmix64(uint64_t state) {
-  state += 0x9e3779b97f4a7c15ULL;
-  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  state = (state ^ (state >> 27)) * 0x94d049bb133111ebULL;
-  return state ^ (state >> 31);
-}
 
 bool in_vocabulary(int32_t id, size_t vocab) {
   return id >= 0 && static_cast<size_t>(id) < vocab;
@@ -158,8 +152,7 @@ int32_t argmax(std::span<const float> logits) {
 }
 
 double uniform(uint64_t seed, int64_t position, RandomUse use) {
-  const uint64_t bits =
-      splitmix64(splitmix64(splitmix64(seed) ^ static_cast<uint64_t>(position)) ^ static_cast<uint64_t>(use));
+  const uint64_t bits = splitmix64(mix(seed, static_cast<uint64_t>(position)) ^ static_cast<uint64_t>(use));
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/target_pass.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace strobe::engine {
@@ -28,12 +30,56 @@ void RowList::add(std::span<const int32_t> tokens, int32_t first_position, std::
   }
 }
 
+namespace {
+
+int64_t pages_of(const kernel::AttentionRequest& request, int32_t page_size) {
+  return (request.key_count + page_size - 1) / page_size;
+}
+
+}  // namespace
+
+RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible) {
+  if (exec.on_host()) {
+    return {ids(), {view(positions_), slots(), requests_, first_visible}};
+  }
+  // One copy: requests, then whole numbers: ids, positions, slots, first visible positions, pages.
+  int64_t page_count = 0;
+  for (const auto& request : requests_) page_count += pages_of(request, page_size_);
+  const auto list_bytes = static_cast<int64_t>(requests_.size() * sizeof(kernel::AttentionRequest));
+  const int64_t visible = static_cast<int64_t>(first_visible.size());
+  const int64_t numbers = 3 * rows() + visible + page_count;
+  const int64_t bytes = list_bytes + numbers * static_cast<int64_t>(sizeof(int32_t));
+  staging_.resize(static_cast<size_t>(bytes));
+  auto* device = frame.array<std::byte>(bytes);
+  auto* list = reinterpret_cast<kernel::AttentionRequest*>(staging_.data());
+  auto* next = reinterpret_cast<int32_t*>(staging_.data() + list_bytes);
+  const auto on_device = [&](const int32_t* place) {
+    return reinterpret_cast<int32_t*>(device + (reinterpret_cast<const std::byte*>(place) - staging_.data()));
+  };
+  const auto add = [&](std::span<const int32_t> list_of) {
+    int32_t* begin = next;
+    next = std::copy(list_of.begin(), list_of.end(), next);
+    return Tensor(on_device(begin), DType::kI32, {static_cast<int64_t>(list_of.size())}, exec.device());
+  };
+  Placed placed;
+  placed.ids = add(ids_);
+  placed.batch.positions = add(positions_);
+  placed.batch.slots = add(slots_);
+  if (visible > 0) placed.batch.first_visible = {add(first_visible).as<int32_t>(), first_visible.size()};
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    list[i] = requests_[i];
+    list[i].pages = add({requests_[i].pages, static_cast<size_t>(pages_of(requests_[i], page_size_))}).as<int32_t>();
+  }
+  placed.batch.requests = {reinterpret_cast<kernel::AttentionRequest*>(device), requests_.size()};
+  exec.memory().upload(device, staging_.data(), bytes);
+  return placed;
+}
+
 void TargetPass::clear() {
   rows_.clear();
   logit_rows_.clear();
-  features_ = {};
-  logits_ = {};
-  argmax_ = {};
+  outputs_ = {};
+  placed_ = {};
 }
 
 void TargetPass::add(std::span<const int32_t> tokens, int32_t first_position, std::span<const int32_t> pages,
@@ -43,35 +89,44 @@ void TargetPass::add(std::span<const int32_t> tokens, int32_t first_position, st
   for (int32_t row = end - logit_rows; row < end; ++row) logit_rows_.push_back(row);
 }
 
-void TargetPass::run(ops::Exec& exec, ops::WorkspaceFrame& frame) {
-  const model::Recipe& recipe = *target_.recipe;
-  const int64_t rows = rows_.rows();
-  const auto wanted = static_cast<int64_t>(logit_rows_.size());
-  if (rows == 0) return;
-  if (!target_.capture_layers.empty()) {
-    features_ =
-        frame.tensor(exec.activation(), {rows, static_cast<int64_t>(target_.capture_layers.size()) * recipe.hidden});
+void run_target(ops::Exec& exec, const TargetModel& target, const Tensor& ids, const model::Batch& batch,
+                const Tensor& picks, const TargetOutputs& outputs) {
+  const model::Recipe& recipe = *target.recipe;
+  ops::WorkspaceFrame frame(exec.workspace());
+  const Tensor h = frame.tensor(DType::kF32, {ids.dim(0), recipe.hidden});
+  ops::embed(exec, target.weights->embedding, ids, h);
+  const model::Capture capture{target.capture_layers, outputs.features};
+  model::run_layers(exec, recipe, target.weights->layers, target.rope, *target.store, batch, h,
+                    target.capture_layers.empty() ? nullptr : &capture);
+  Tensor last = h;
+  if (picks.defined()) {
+    if (picks.dim(0) == 0) return;
+    last = frame.tensor(DType::kF32, {picks.dim(0), recipe.hidden});
+    ops::gather_rows(exec, h, picks, last);
   }
-  logits_ = frame.tensor(DType::kF32, {wanted, recipe.vocab});
-  argmax_ = frame.tensor(DType::kI32, {wanted});
-
-  ops::WorkspaceFrame scratch(exec.workspace());
-  const Tensor h = scratch.tensor(DType::kF32, {rows, recipe.hidden});
-  ops::embed(exec, target_.weights->embedding, rows_.ids(), h);
-  const model::Batch batch{.positions = rows_.positions(), .slots = rows_.slots(), .requests = rows_.requests()};
-  const model::Capture capture{target_.capture_layers, features_};
-  model::run_layers(exec, recipe, target_.weights->layers, target_.rope, *target_.store, batch, h,
-                    target_.capture_layers.empty() ? nullptr : &capture);
-  if (wanted == 0) return;
-  const Tensor picked = scratch.tensor(DType::kF32, {wanted, recipe.hidden});
-  ops::gather_rows(exec, h, Tensor(logit_rows_.data(), DType::kI32, {wanted}), picked);
-  model::run_head(exec, picked, target_.weights->norm, recipe.epsilon, target_.weights->head, logits_);
-  ops::argmax(exec, logits_, argmax_);
+  model::run_head(exec, last, target.weights->norm, recipe.epsilon, target.weights->head, outputs.logits);
+  ops::argmax(exec, outputs.logits, outputs.best);
 }
 
-RowLogits TargetPass::logits(int64_t begin, int64_t count) const {
-  return {.logits = logits_.slice(0, begin, begin + count),
-          .argmax = {argmax_.slice(0, begin, begin + count).as<int32_t>(), static_cast<size_t>(count)}};
+TargetOutputs make_outputs(ops::Exec& exec, ops::WorkspaceFrame& frame, const TargetModel& target, int64_t rows,
+                           int64_t picks) {
+  TargetOutputs outputs;
+  if (!target.capture_layers.empty()) {
+    const auto layers = static_cast<int64_t>(target.capture_layers.size());
+    outputs.features = frame.tensor(exec.activation(), {rows, layers * target.recipe->hidden});
+  }
+  outputs.logits = frame.tensor(DType::kF32, {picks, target.recipe->vocab});
+  outputs.best = frame.tensor(DType::kI32, {picks});
+  return outputs;
+}
+
+void TargetPass::run(ops::Exec& exec, ops::WorkspaceFrame& frame) {
+  const auto wanted = static_cast<int64_t>(logit_rows_.size());
+  if (rows_.rows() == 0) return;
+  outputs_ = make_outputs(exec, frame, target_, rows_.rows(), wanted);
+  placed_ = rows_.place(exec, frame);
+  const Tensor picks = ops::to_device(exec, frame, Tensor(logit_rows_.data(), DType::kI32, {wanted}));
+  run_target(exec, target_, placed_.ids, placed_.batch, picks, outputs_);
 }
 
 }  // namespace strobe::engine

@@ -21,6 +21,21 @@ struct TargetModel {
   std::vector<int64_t> capture_layers;  // empty: no features
 };
 
+// What a pass yields, in memory of the caller.
+struct TargetOutputs {
+  Tensor features;  // [rows, layers * hidden] of the activation type; undefined when the target captures none
+  Tensor logits;    // [picks, vocab] f32
+  Tensor best;      // [picks] i32: of each row of logits, ties to the lowest id
+};
+
+[[nodiscard]] TargetOutputs make_outputs(ops::Exec& exec, ops::WorkspaceFrame& frame, const TargetModel& target,
+                                         int64_t rows, int64_t picks);
+
+// One pass of the target. ids: [rows] i32. Logits are of the rows that `picks` [picks] i32 names, or of all when it is
+// undefined. All on the device.
+void run_target(ops::Exec& exec, const TargetModel& target, const Tensor& ids, const model::Batch& batch,
+                const Tensor& picks, const TargetOutputs& outputs);
+
 // Rows of sequences, in the order they were added.
 class RowList {
  public:
@@ -32,10 +47,15 @@ class RowList {
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(ids_.size()); }
   // Views of the list's memory, valid until it changes.
   [[nodiscard]] Tensor ids() { return view(ids_); }
-  [[nodiscard]] Tensor positions() { return view(positions_); }
   [[nodiscard]] Tensor slots() { return view(slots_); }
   [[nodiscard]] std::span<const kernel::AttentionRequest> requests() const { return requests_; }
-  [[nodiscard]] const kernel::AttentionRequest& last() const { return requests_.back(); }
+
+  // The rows as the device takes them: views of the list's memory where the device can read it, else copies in `frame`.
+  struct Placed {
+    Tensor ids;  // [rows] i32
+    model::Batch batch;
+  };
+  [[nodiscard]] Placed place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible = {});
 
  private:
   static Tensor view(std::vector<int32_t>& numbers) {
@@ -45,6 +65,7 @@ class RowList {
   int32_t page_size_;
   std::vector<int32_t> ids_, positions_, slots_;
   std::vector<kernel::AttentionRequest> requests_;
+  std::vector<std::byte> staging_;
 };
 
 class TargetPass {
@@ -59,18 +80,16 @@ class TargetPass {
 
   [[nodiscard]] RowList& rows() { return rows_; }
   [[nodiscard]] const TargetModel& target() const { return target_; }
-  // [rows, layers * hidden] of the activation type, when the target captures.
-  [[nodiscard]] const Tensor& features() const { return features_; }
-  // Of the rows that asked for logits, `count` from the begin-th on.
-  [[nodiscard]] RowLogits logits(int64_t begin, int64_t count) const;
+  // The rows where the device has them.
+  [[nodiscard]] const model::Batch& batch() const { return placed_.batch; }
+  [[nodiscard]] const TargetOutputs& outputs() const { return outputs_; }
 
  private:
   TargetModel target_;
   RowList rows_;
   std::vector<int32_t> logit_rows_;
-  Tensor features_;
-  Tensor logits_;  // [logit rows, vocab] f32
-  Tensor argmax_;  // [logit rows] i32
+  RowList::Placed placed_;
+  TargetOutputs outputs_;
 };
 
 }  // namespace strobe::engine

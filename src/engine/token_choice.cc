@@ -6,6 +6,13 @@
 
 namespace strobe::engine {
 
+bool needs_logits(const StepSequence& sequence) {
+  if (!sequence.wants_token) return false;
+  const SamplingParams& sampling = *sequence.sampling;
+  return !sampling.greedy() || sampling.changes_logits() || sampling.logprobs ||
+         (sequence.forbidden_rows > 0 && !sequence.forbidden_early.empty());
+}
+
 TokenChoice::TokenChoice(const RowLogits& rows, const StepSequence& sequence, std::span<const int32_t> drafted)
     : rows_(rows), sequence_(sequence), drafted_(drafted) {
   STROBE_CHECK(sequence.sampling != nullptr, "a sequence that wants a token needs sampling parameters");

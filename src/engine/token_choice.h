@@ -12,6 +12,9 @@
 
 namespace strobe::engine {
 
+// Whether the choice of a sequence's tokens, or their log probabilities, take more than the best token of each row.
+[[nodiscard]] bool needs_logits(const StepSequence& sequence);
+
 class TokenChoice {
  public:
   // `drafted`: the block's tokens after the fed one. `rows`: one more than these; row t follows drafted[0..t). Borrows

@@ -139,6 +139,27 @@ struct Combine {
   int64_t dim = 0;
 };
 
+// The routed experts of a layer in one call, for devices that want them so:
+//   y[r, :] += sum over k ascending of weights[r, k] * down_e(silu(gate_e(x[r])) * up_e(x[r])), e = ids[r, k]
+// The matrices are packed by WeightForms, an expert after the other, without their global scales.
+struct FusedExperts {
+  Rows x;                              // [rows, hidden], A
+  const int32_t* ids = nullptr;        // [rows, top_k]
+  const float* weights = nullptr;      // [rows, top_k]
+  const void* gate_up = nullptr;       // [experts] of gate and up
+  const void* down = nullptr;          // [experts]
+  const float* gate_scales = nullptr;  // [experts]
+  const float* up_scales = nullptr;    // [experts]
+  const float* down_scales = nullptr;  // [experts]
+  Rows y;                              // [rows, hidden], f32
+  int64_t rows = 0;
+  int64_t top_k = 0;
+  int64_t experts = 0;
+  int64_t hidden = 0;
+  int64_t inter = 0;
+  void* scratch = nullptr;  // Kernels::fused_experts_scratch_bytes
+};
+
 // A paged store of rows: slot s is row s % page_size of page s / page_size, and slots are consecutive rows of one
 // buffer, so the page only matters for finding slots from positions.
 //   MLA: one row per slot, [latent | rope], `dim` = latent + rope numbers
@@ -229,6 +250,33 @@ struct Argmax {
   int32_t* ids = nullptr;  // [rows]
   int64_t rows = 0;
   int64_t columns = 0;
+};
+
+// The rows of blocks: sequence s has rows [s * block_rows, (s + 1) * block_rows), of which the first block_tokens[s]
+// count.
+struct Blocks {
+  const int32_t* block_tokens = nullptr;  // [sequences], each at most block_rows
+  int64_t sequences = 0;
+  int64_t block_rows = 0;
+};
+
+// ids[r] = drafted[r] for all rows but the first of each block, which holds the token that was fed.
+struct FillDrafts {
+  Blocks blocks;
+  const int32_t* drafted = nullptr;  // [rows]
+  int32_t* ids = nullptr;            // [rows]
+};
+
+// Greedy acceptance of drafts (spec/acceptance.h):
+//   accepted[s] = how many of ids[1 .. block_tokens) in a row equal best of the row before
+//   committed[r] = slots[r] for the rows 0 .. accepted[s] of a block with rows, -1 for all others
+struct AcceptGreedy {
+  Blocks blocks;
+  const int32_t* ids = nullptr;    // [rows]
+  const int32_t* best = nullptr;   // [rows]
+  const int32_t* slots = nullptr;  // [rows]
+  int32_t* accepted = nullptr;     // [sequences]
+  int32_t* committed = nullptr;    // [rows]
 };
 
 }  // namespace strobe::kernel

@@ -15,6 +15,7 @@
 namespace strobe::model {
 
 // The rows of one pass: tokens of several requests, each request's rows together and in the order of their positions.
+// All of it lies in the device's memory, the list of requests and their pages too.
 struct Batch {
   Tensor positions;                                    // [tokens] i32
   Tensor slots;                                        // [tokens] i32: where each row's key and value are written

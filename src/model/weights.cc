@@ -88,16 +88,27 @@ Result<DenseWeights> load_dense(Loader& loader, const std::string& prefix, int64
   return weights;
 }
 
+// As the checkpoint holds it.
+Result<ops::Expert> take_expert(TensorSource& source, const std::string& prefix, int64_t inter, int64_t hidden) {
+  ops::Expert expert;
+  STROBE_ASSIGN(expert.gate, source.take_matrix(prefix + "gate_proj", inter, hidden));
+  STROBE_ASSIGN(expert.up, source.take_matrix(prefix + "up_proj", inter, hidden));
+  STROBE_ASSIGN(expert.down, source.take_matrix(prefix + "down_proj", hidden, inter));
+  return expert;
+}
+
 Result<RoutedWeights> load_routed(Loader& loader, const std::string& prefix, const RoutedRecipe& routed,
                                   int64_t hidden) {
   RoutedWeights weights;
   STROBE_ASSIGN(weights.router, loader.matrix(prefix + "gate", routed.experts, hidden));
   STROBE_ASSIGN(weights.bias, loader.vector(prefix + "gate.e_score_correction_bias", routed.experts));
+  std::vector<ops::Expert> experts;
   for (int64_t e = 0; e < routed.experts; ++e) {
-    STROBE_ASSIGN(const DenseWeights expert,
-                  load_dense(loader, fmt::format("{}experts.{}.", prefix, e), routed.inter, hidden));
-    weights.experts.push_back({expert.gate, expert.up, expert.down});
+    STROBE_ASSIGN(ops::Expert expert,
+                  take_expert(loader.source, fmt::format("{}experts.{}.", prefix, e), routed.inter, hidden));
+    experts.push_back(expert);
   }
+  weights.experts = loader.arena.pack_experts(experts);
   if (routed.shared_inter > 0) {
     STROBE_ASSIGN(weights.shared, load_dense(loader, prefix + "shared_experts.", routed.shared_inter, hidden));
   }

@@ -40,9 +40,9 @@ struct DenseWeights {
 };
 
 struct RoutedWeights {
-  QuantTensor router;                // [experts, hidden]
-  Tensor bias;                       // [experts]
-  std::vector<ops::Expert> experts;  // gate and up [inter, hidden], down [hidden, inter]
+  QuantTensor router;  // [experts, hidden]
+  Tensor bias;         // [experts]
+  ops::ExpertWeights experts;
   std::optional<DenseWeights> shared;
 };
 

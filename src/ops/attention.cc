@@ -5,7 +5,9 @@
 namespace strobe::ops {
 namespace {
 
-void check_requests(const char* where, int64_t tokens, std::span<const kernel::AttentionRequest> requests) {
+void check_requests(const Exec& exec, const char* where, int64_t tokens,
+                    std::span<const kernel::AttentionRequest> requests) {
+  if (!exec.on_host()) return;  // they lie on the device
   for (const auto& request : requests) {
     STROBE_CHECK(request.row_begin >= 0 && request.row_count >= 0 && request.row_begin + request.row_count <= tokens,
                  "{}: rows [{}, +{}) of {}", where, request.row_begin, request.row_count, tokens);
@@ -21,12 +23,12 @@ void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::
   dims.check("x", x, {"tokens", "dim"}).check("slots", slots, {"tokens"});
   STROBE_CHECK(column + dims["dim"] <= store.dim, "store_rows: columns [{}, +{}) of {}", column, dims["dim"],
                store.dim);
-  exec.cpu().store_rows(exec.pool(), {.x = rows_of(x),
-                                      .store = store,
-                                      .column = column,
-                                      .slots = slots.as<int32_t>(),
-                                      .rows = dims["tokens"],
-                                      .dim = dims["dim"]});
+  exec.kernels().store_rows({.x = rows_of(x),
+                             .store = store,
+                             .column = column,
+                             .slots = slots.as<int32_t>(),
+                             .rows = dims["tokens"],
+                             .dim = dims["dim"]});
 }
 
 void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
@@ -35,17 +37,17 @@ void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
   dims.check("q", q, {"tokens", "heads", "latent+rope"}).check("out", out, {"tokens", "heads", "latent"});
   STROBE_CHECK(store.dim == dims["latent+rope"], "mla_attention: q {}, {} numbers a slot", q.shape(), store.dim);
   STROBE_CHECK(q.stride(1) == q.dim(2) && out.stride(1) == out.dim(2), "mla_attention: heads with gaps");
-  check_requests("mla_attention", dims["tokens"], requests);
-  exec.cpu().mla_attention(exec.pool(), {.q = rows_of(q),
-                                         .store = store,
-                                         .requests = requests.data(),
-                                         .request_count = static_cast<int64_t>(requests.size()),
-                                         .out = rows_of(out),
-                                         .rows = dims["tokens"],
-                                         .heads = dims["heads"],
-                                         .latent = dims["latent"],
-                                         .rope = dims["latent+rope"] - dims["latent"],
-                                         .scale = scale});
+  check_requests(exec, "mla_attention", dims["tokens"], requests);
+  exec.kernels().mla_attention({.q = rows_of(q),
+                                .store = store,
+                                .requests = requests.data(),
+                                .request_count = static_cast<int64_t>(requests.size()),
+                                .out = rows_of(out),
+                                .rows = dims["tokens"],
+                                .heads = dims["heads"],
+                                .latent = dims["latent"],
+                                .rope = dims["latent+rope"] - dims["latent"],
+                                .scale = scale});
 }
 
 void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,
@@ -57,22 +59,21 @@ void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, con
   STROBE_CHECK(q.stride(1) == q.dim(2) && out.stride(1) == out.dim(2), "gqa_attention: heads with gaps");
   STROBE_CHECK(options.first_visible.empty() || options.first_visible.size() == requests.size(),
                "{} windows, {} requests", options.first_visible.size(), requests.size());
-  check_requests("gqa_attention", dims["tokens"], requests);
-  exec.cpu().gqa_attention(exec.pool(),
-                           {.q = rows_of(q),
-                            .k = k,
-                            .v = v,
-                            .requests = requests.data(),
-                            .first_visible = options.first_visible.empty() ? nullptr : options.first_visible.data(),
-                            .request_count = static_cast<int64_t>(requests.size()),
-                            .out = rows_of(out),
-                            .rows = dims["tokens"],
-                            .heads = dims["heads"],
-                            .kv_heads = k.dim / dims["head_dim"],
-                            .head_dim = dims["head_dim"],
-                            .scale = options.scale,
-                            .causal = options.causal,
-                            .window = options.window});
+  check_requests(exec, "gqa_attention", dims["tokens"], requests);
+  exec.kernels().gqa_attention({.q = rows_of(q),
+                                .k = k,
+                                .v = v,
+                                .requests = requests.data(),
+                                .first_visible = options.first_visible.empty() ? nullptr : options.first_visible.data(),
+                                .request_count = static_cast<int64_t>(requests.size()),
+                                .out = rows_of(out),
+                                .rows = dims["tokens"],
+                                .heads = dims["heads"],
+                                .kv_heads = k.dim / dims["head_dim"],
+                                .head_dim = dims["head_dim"],
+                                .scale = options.scale,
+                                .causal = options.causal,
+                                .window = options.window});
 }
 
 }  // namespace strobe::ops

@@ -23,17 +23,16 @@ void linear(Exec& exec, const Linear& problem) {
 }
 
 void linear(Exec& exec, std::span<const Linear> problems) {
-  WorkspaceFrame frame(exec.workspace());
-  auto* list = frame.array<kernel::GemmProblem>(static_cast<int64_t>(problems.size()));
+  auto* list = exec.products(static_cast<int64_t>(problems.size()));
   for (size_t i = 0; i < problems.size(); ++i) list[i] = to_problem(problems[i]);
-  exec.cpu().gemm(exec.pool(), {list, static_cast<int64_t>(problems.size())});
+  exec.kernels().gemm({list, static_cast<int64_t>(problems.size())});
 }
 
 void linear_add(Exec& exec, const Linear& problem) {
   kernel::GemmProblem one = to_problem(problem);
   STROBE_CHECK(one.y.dtype == DType::kF32, "linear_add: y is {}", to_string(one.y.dtype));
   one.accumulate = true;
-  exec.cpu().gemm(exec.pool(), {&one, 1});
+  exec.kernels().gemm({&one, 1});
 }
 
 void linear_heads(Exec& exec, const Tensor& x, std::span<const QuantTensor> weights, const Tensor& y) {
@@ -42,8 +41,7 @@ void linear_heads(Exec& exec, const Tensor& x, std::span<const QuantTensor> weig
   const int64_t heads = dims["heads"];
   STROBE_CHECK(heads == static_cast<int64_t>(weights.size()), "linear_heads: {} heads, {} weights", heads,
                weights.size());
-  WorkspaceFrame frame(exec.workspace());
-  auto* list = frame.array<kernel::GemmProblem>(heads);
+  auto* list = exec.products(heads);
   for (int64_t h = 0; h < heads; ++h) {
     const QuantTensor& weight = weights[static_cast<size_t>(h)];
     STROBE_CHECK(weight.in == dims["in"] && weight.out == dims["out"],
@@ -53,7 +51,7 @@ void linear_heads(Exec& exec, const Tensor& x, std::span<const QuantTensor> weig
                .y = rows_of(y.slice(1, h, h + 1)),
                .rows = dims["tokens"]};
   }
-  exec.cpu().gemm(exec.pool(), {list, heads});
+  exec.kernels().gemm({list, heads});
 }
 
 }  // namespace strobe::ops

@@ -6,8 +6,10 @@
 
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "ops/exec.h"
+#include "ops/weight_arena.h"
 #include "tensor/quant_tensor.h"
 #include "tensor/tensor.h"
 
@@ -55,6 +57,21 @@ void gather_rows(Exec& exec, const Tensor& x, const Tensor& rows, const Tensor& 
 // ids: [tokens] i32 = argmax of logits [tokens, vocab] f32, ties to the lowest id
 void argmax(Exec& exec, const Tensor& logits, const Tensor& ids);
 
+// ---- blocks of a decode step ----
+
+// kernel/args.h, FillDrafts.  drafted, ids: [sequences * block_rows] i32
+void fill_drafts(Exec& exec, const kernel::Blocks& blocks, const Tensor& drafted, const Tensor& ids);
+// kernel/args.h, AcceptGreedy.  ids, best, slots, committed: [sequences * block_rows] i32;  accepted: [sequences] i32
+void accept_greedy(Exec& exec, const kernel::Blocks& blocks, const Tensor& ids, const Tensor& best, const Tensor& slots,
+                   const Tensor& accepted, const Tensor& committed);
+
+// ---- between host and device ----
+
+// A contiguous tensor of the host where operations can read it: itself, or a copy in the frame.
+Tensor to_device(Exec& exec, WorkspaceFrame& frame, const Tensor& tensor);
+// A contiguous tensor of the device where the host can read it: itself, or a copy in `storage`. Waits for the device.
+Tensor to_host(Exec& exec, const Tensor& tensor, std::vector<std::byte>& storage);
+
 // ---- experts ----
 
 struct Router {
@@ -66,16 +83,9 @@ struct Router {
   float scale = 1;
 };
 
-struct Expert {
-  QuantTensor gate;  // [inter, hidden]
-  QuantTensor up;    // [inter, hidden]
-  QuantTensor down;  // [hidden, inter]
-};
-
 // h += sum of each token's top_k experts, weighted (kernel/args.h, Route and Combine).
 // x: [tokens, hidden] A;  router_logits: [tokens, experts] f32;  h: [tokens, hidden] f32
-// Each expert's weights are read once for all rows of the call that chose it.
-void routed_experts(Exec& exec, const Router& router, std::span<const Expert> experts, const Tensor& x,
+void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weights, const Tensor& x,
                     const Tensor& router_logits, const Tensor& h);
 
 // ---- caches and attention ----

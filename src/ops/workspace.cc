@@ -7,12 +7,11 @@
 namespace strobe::ops {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr int64_t kMinBlockBytes = int64_t{1} << 20;
 
 }  // namespace
 
-Workspace::Workspace(int64_t reserve_bytes) {
+Workspace::Workspace(Memory& memory, int64_t reserve_bytes) : memory_(memory) {
   reserve(reserve_bytes);
 }
 
@@ -20,7 +19,7 @@ void Workspace::reserve(int64_t bytes) {
   STROBE_CHECK(depth_ == 0, "workspace in use");
   if (bytes <= 0 || (blocks_.size() == 1 && blocks_[0].buffer.bytes() >= bytes)) return;
   blocks_.clear();
-  blocks_.push_back({Buffer::host(bytes)});
+  blocks_.push_back({memory_.allocate(bytes)});
   current_ = 0;
 }
 
@@ -37,9 +36,10 @@ Workspace& Workspace::joined() {
 
 std::byte* Workspace::take(int64_t bytes) {
   STROBE_CHECK(bytes >= 0 && depth_ > 0, "bytes = {}, depth = {}", bytes, depth_);
-  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t alignment = memory_.alignment();
+  bytes = (bytes + alignment - 1) / alignment * alignment;
   while (current_ < blocks_.size() && blocks_[current_].used + bytes > blocks_[current_].buffer.bytes()) ++current_;
-  if (current_ == blocks_.size()) blocks_.push_back({Buffer::host(std::max(bytes, kMinBlockBytes))});
+  if (current_ == blocks_.size()) blocks_.push_back({memory_.allocate(std::max(bytes, kMinBlockBytes))});
   Block& block = blocks_[current_];
   std::byte* data = block.buffer.at(block.used);
   block.used += bytes;
@@ -65,7 +65,7 @@ WorkspaceFrame::~WorkspaceFrame() {
 }
 
 Tensor WorkspaceFrame::tensor(DType dtype, Shape shape) {
-  return Tensor(workspace_.take(shape.elements() * size_bytes(dtype)), dtype, shape);
+  return Tensor(workspace_.take(shape.elements() * size_bytes(dtype)), dtype, shape, workspace_.memory_.device());
 }
 
 }  // namespace strobe::ops

@@ -39,4 +39,15 @@ std::vector<int32_t> accept(const engine::TokenChoice& choice, const engine::Sam
   return sampling.greedy() ? accept_greedy(choice, drafted) : accept_sampled(choice, sampling.seed, drafted);
 }
 
+engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const engine::RowLogits& rows,
+                                 std::span<const int32_t> drafted) {
+  const engine::TokenChoice choice(rows, sequence, drafted);
+  engine::StepOutput output;
+  output.tokens = accept(choice, *sequence.sampling, drafted);
+  output.logprobs = choice.logprobs(output.tokens);
+  output.drafted = static_cast<int32_t>(drafted.size());
+  output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
+  return output;
+}
+
 }  // namespace strobe::spec

@@ -22,4 +22,9 @@ namespace strobe::spec {
 [[nodiscard]] std::vector<int32_t> accept(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
                                           std::span<const int32_t> drafted);
 
+// What a sequence gets from a step: its tokens, and their log probabilities when it asks. `rows`: what the target says
+// at the rows of its block.
+[[nodiscard]] engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const engine::RowLogits& rows,
+                                               std::span<const int32_t> drafted);
+
 }  // namespace strobe::spec

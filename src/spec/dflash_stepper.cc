@@ -1,5 +1,6 @@
 #include "spec/dflash_stepper.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -17,12 +18,14 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
       draft_(draft),
       draft_store_(draft_store),
       options_(options),
+      recorded_(exec, pass_.target(), draft, draft_store, options),
       blocks_(options.page_size) {
   STROBE_CHECK(options.block_tokens >= 2, "block_tokens = {}", options.block_tokens);
   STROBE_CHECK(!pass_.target().capture_layers.empty(), "a DFlash target must capture features");
 }
 
 engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
+  if (options_.recorded && engine::only_decodes(plan)) return recorded_.run(plan);
   engine::StepResult result;
   Stopwatch watch;
   draft_blocks(plan);
@@ -54,12 +57,13 @@ void DflashStepper::draft_blocks(const engine::StepPlan& plan) {
     }
     block_begin_.push_back(static_cast<int32_t>(blocks_.rows()));
   }
-  block_tokens_.resize(static_cast<size_t>(blocks_.rows()));
-  const model::Batch batch{.positions = blocks_.positions(),
-                           .slots = blocks_.slots(),
-                           .requests = blocks_.requests(),
-                           .first_visible = first_visible_};
-  draft_.draft(exec_, blocks_.ids(), batch, draft_store_, Tensor(block_tokens_.data(), DType::kI32, {blocks_.rows()}));
+  if (blocks_.rows() == 0) return;
+  ops::WorkspaceFrame frame(exec_.workspace());
+  const engine::RowList::Placed placed = blocks_.place(exec_, frame, first_visible_);
+  const Tensor tokens = frame.tensor(DType::kI32, {blocks_.rows()});
+  draft_.draft(exec_, placed.ids, placed.batch, draft_store_, tokens);
+  const auto* said = ops::to_host(exec_, tokens, transfer_).as<int32_t>();
+  block_tokens_.assign(said, said + blocks_.rows());
 }
 
 std::span<const int32_t> DflashStepper::drafted(size_t i) const {
@@ -80,6 +84,9 @@ void DflashStepper::verify(const engine::StepPlan& plan, ops::WorkspaceFrame& fr
               sequence.wants_token ? static_cast<int32_t>(drafts.size()) + 1 : 0);
   }
   pass_.run(exec_, frame);
+  if (pass_.rows().rows() == 0) return;
+  words_.fetch(exec_, pass_.outputs().logits, pass_.outputs().best,
+               std::any_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits));
 }
 
 void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResult& result) {
@@ -90,11 +97,7 @@ void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResu
     if (!sequence.wants_token) continue;
     const std::span<const int32_t> drafts = drafted(i);
     const auto rows = static_cast<int64_t>(drafts.size()) + 1;
-    const engine::TokenChoice choice(pass_.logits(row, rows), sequence, drafts);
-    output.tokens = accept(choice, *sequence.sampling, drafts);
-    output.logprobs = choice.logprobs(output.tokens);
-    output.drafted = static_cast<int32_t>(drafts.size());
-    output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
+    output = choose_tokens(sequence, words_.rows(row, rows), drafts);
     row += rows;
   }
 }
@@ -110,8 +113,9 @@ void DflashStepper::commit_context(const engine::StepPlan& plan, const engine::S
     for (int32_t r = committed; r < request.row_count; ++r)
       committed_slots_[static_cast<size_t>(request.row_begin + r)] = -1;
   }
-  draft_.write_context(exec_, pass_.features(), rows.positions(),
-                       Tensor(committed_slots_.data(), DType::kI32, {rows.rows()}), draft_store_);
+  ops::WorkspaceFrame frame(exec_.workspace());
+  const Tensor slots_left = ops::to_device(exec_, frame, Tensor(committed_slots_.data(), DType::kI32, {rows.rows()}));
+  draft_.write_context(exec_, pass_.outputs().features, pass_.batch().positions, slots_left, draft_store_);
 }
 
 }  // namespace strobe::spec

@@ -19,21 +19,19 @@
 #include "engine/target_pass.h"
 #include "model/dflash_draft.h"
 #include "ops/exec.h"
+#include "spec/dflash_options.h"
+#include "spec/recorded_step.h"
 
 namespace strobe::spec {
-
-struct DflashOptions {
-  int32_t block_tokens = 8;   // B, the last token included
-  int32_t window_tokens = 0;  // draft window; 0 = the whole context
-  int32_t page_size = 64;
-  int32_t max_rows = 0;
-};
 
 class DflashStepper : public engine::Stepper {
  public:
   // Borrows the draft and its store. target.capture_layers are the draft's features.
   DflashStepper(ops::Exec& exec, engine::TargetModel target, const model::DflashDraft& draft,
                 const cache::KvStore& draft_store, const DflashOptions& options);
+
+  DflashStepper(const DflashStepper&) = delete;
+  DflashStepper& operator=(const DflashStepper&) = delete;
 
   [[nodiscard]] int32_t max_block_tokens() const override { return options_.block_tokens; }
   [[nodiscard]] int32_t max_rows() const override { return options_.max_rows; }
@@ -52,6 +50,7 @@ class DflashStepper : public engine::Stepper {
   const model::DflashDraft& draft_;
   const cache::KvStore& draft_store_;
   DflashOptions options_;
+  RecordedStep recorded_;
 
   // Of the step in hand.
   engine::RowList blocks_;
@@ -60,6 +59,8 @@ class DflashStepper : public engine::Stepper {
   std::vector<int32_t> block_begin_;      // [sequences + 1]: rows of block_tokens_
   std::vector<int32_t> fed_;              // a sequence's rows, being put together
   std::vector<int32_t> committed_slots_;  // [rows of the pass], -1 = rejected
+  engine::HostRows words_;
+  std::vector<std::byte> transfer_;
 };
 
 }  // namespace strobe::spec

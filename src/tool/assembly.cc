@@ -12,9 +12,19 @@ namespace {
 
 void set_up_device(System& system) {
   system.pool = std::make_unique<WorkerPool>(system.options.threads);
-  system.workspace = std::make_unique<ops::Workspace>();
-  system.exec = std::make_unique<ops::Exec>(*system.pool, *system.kernels, *system.workspace);
-  system.arena = std::make_unique<ops::WeightArena>(*system.kernels);
+  if (system.device.kind == DeviceKind::kCuda) {
+    system.device_kernels =
+        kernel::open_cuda_device(system.device.index, {.graphs = !system.options.disable_cuda_graph});
+  } else {
+    system.device_kernels = std::make_unique<kernel::HostKernels>(*system.pool, *system.cpu_table);
+  }
+  kernel::Kernels& kernels = *system.device_kernels;
+  kernels.reserve(system.limits);
+  system.workspace = std::make_unique<ops::Workspace>(kernels.memory());
+  // On the CPU, memory that is never touched costs nothing, and touched memory should be near its thread: it grows.
+  if (system.device.kind != DeviceKind::kCpu) system.workspace->reserve(system.workspace_bytes);
+  system.exec = std::make_unique<ops::Exec>(kernels, *system.workspace);
+  system.arena = std::make_unique<ops::WeightArena>(system.forms, kernels.memory());
 }
 
 // A plan can do with the names of an index; weights need the files. Opening says which one is missing.
@@ -53,20 +63,25 @@ Result<void> load_draft(System& system) {
 
 void make_caches(System& system) {
   const int32_t page_size = system.options.page_size;
+  Memory& memory = system.device_kernels->memory();
   const auto all_pages = static_cast<int32_t>(system.memory.pages) + 1;  // page 0 takes padding
   system.pages = std::make_unique<cache::PagePool>(all_pages, page_size);
   system.target_store =
-      std::make_unique<cache::KvStore>(system.target_kv, all_pages, page_size, system.weights.kv_scales);
-  if (system.speculates()) system.draft_store = std::make_unique<cache::KvStore>(system.draft_kv, all_pages, page_size);
+      std::make_unique<cache::KvStore>(system.target_kv, all_pages, page_size, system.weights.kv_scales, memory);
+  if (system.speculates()) {
+    system.draft_store =
+        std::make_unique<cache::KvStore>(system.draft_kv, all_pages, page_size, std::vector<float>{}, memory);
+  }
 }
 
 void make_stepper(System& system) {
   const EngineOptions& o = system.options;
   engine::TargetModel target{
       .recipe = &system.recipe, .weights = &system.weights, .rope = system.rope, .store = system.target_store.get()};
+  const bool recorded = system.device_kernels->records();
   if (!system.speculates()) {
     system.stepper =
-        std::make_unique<engine::PlainStepper>(*system.exec, std::move(target), o.page_size, system.max_rows);
+        std::make_unique<engine::PlainStepper>(*system.exec, std::move(target), o.page_size, system.max_rows, recorded);
     return;
   }
   target.capture_layers = system.draft_config->target_layer_ids;
@@ -75,7 +90,8 @@ void make_stepper(System& system) {
                                             spec::DflashOptions{.block_tokens = o.speculative_num_draft_tokens,
                                                                 .window_tokens = o.speculative_draft_window_size,
                                                                 .page_size = o.page_size,
-                                                                .max_rows = system.max_rows});
+                                                                .max_rows = system.max_rows,
+                                                                .recorded = recorded});
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ struct System : Plan {
   explicit System(Plan plan) : Plan(std::move(plan)) {}
 
   std::unique_ptr<WorkerPool> pool;
+  std::unique_ptr<kernel::Kernels> device_kernels;
   std::unique_ptr<ops::Workspace> workspace;
   std::unique_ptr<ops::Exec> exec;
   std::unique_ptr<ops::WeightArena> arena;

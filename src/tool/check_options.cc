@@ -24,7 +24,7 @@ Result<void> check_one_of(const char* flag, const std::string& value, std::initi
 
 Result<void> check_names(const EngineOptions& o) {
   STROBE_TRY(check_one_of("--log-level", o.log_level, {"debug", "info", "warning", "warn", "error"}));
-  STROBE_TRY(check_one_of("--device", o.device, {"auto", "cpu"}));
+  STROBE_TRY(check_one_of("--device", o.device, {"auto", "cpu", "cuda"}));
   STROBE_TRY(check_one_of("--cpu-isa", o.cpu_isa, {"auto", "ref", "portable", "avx2", "avx512", "amx"}));
   STROBE_TRY(check_one_of("--quantization", o.quantization, {"auto", "modelopt_fp4", "unquant"}));
   STROBE_TRY(check_one_of("--kv-cache-dtype", o.kv_cache_dtype, {"auto", "bf16", "bfloat16", "fp8_e4m3"}));
@@ -44,6 +44,7 @@ Result<void> check_names(const EngineOptions& o) {
 Result<void> check_numbers(const EngineOptions& o) {
   if (o.tp != 1) return error("--tp-size {}: this build runs one rank; accepted: 1", o.tp);
   if (o.page_size < 1 || o.page_size > 1024) return error("--page-size {}: accepted: 1 to 1024", o.page_size);
+  if (o.base_gpu_id < 0) return error("--base-gpu-id {}: accepted: 0 and more", o.base_gpu_id);
   if (o.threads < 0 || o.threads > 1024) return error("--threads {}: accepted: 0 (one a processor) to 1024", o.threads);
   if (!(o.mem_fraction_static > 0 && o.mem_fraction_static < 1)) {
     return error("--mem-fraction-static {}: accepted: above 0 and below 1", o.mem_fraction_static);

@@ -15,6 +15,8 @@ struct EngineOptions {
   std::string quantization = "auto";
   std::string kv_cache_dtype = "auto";
   std::string device = "auto";
+  int32_t base_gpu_id = 0;
+  bool disable_cuda_graph = false;
   std::string cpu_isa = "auto";
   int32_t threads = 0;
   int32_t tp = 1;
@@ -64,7 +66,9 @@ struct EngineOptions {
     v("--quantization", quantization, "auto | modelopt_fp4 | unquant: what the weights must be");
     v("--kv-cache-dtype", kv_cache_dtype,
       "auto | bf16 | fp8_e4m3; auto: fp8_e4m3 when the checkpoint says so, else bf16");
-    v("--device", device, "auto | cpu");
+    v("--device", device, "auto | cpu | cuda; auto: the GPU of --base-gpu-id if there is one we run on, else the CPU");
+    v("--base-gpu-id", base_gpu_id, "the GPU that is used, from 0");
+    v("--disable-cuda-graph", disable_cuda_graph, "launch a step's kernels one by one instead of as one CUDA graph");
     v("--cpu-isa", cpu_isa,
       "auto | ref | portable | avx2 | avx512 | amx: a lower one than the machine's best can be forced");
     v("--threads", threads, "worker threads; 0: one a processor");

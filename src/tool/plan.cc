@@ -9,6 +9,7 @@
 #include "base/cpu_features.h"
 #include "base/log.h"
 #include "engine/backends.h"
+#include "engine/block_rows.h"
 #include "engine/step.h"
 #include "load/tensor_source.h"
 #include "model/decoder.h"
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int32_t kDefaultRunningDflash = 48;  // as SGLang sets it for DFLASH
 constexpr int32_t kDefaultRunningPlain = 64;
+constexpr int64_t kWorkspaceGaps = 64 << 10;  // between the pieces of a workspace
 constexpr int64_t kLargestDefaultTokens = int64_t{1} << 20;
 
 // What a lower room says about the value of a flag.
@@ -33,21 +35,49 @@ Error blame(const char* flag, const Error& fault) {
 
 // ---- the device ----
 
-Result<void> choose_kernels(Plan& plan) {
+Result<void> choose_cpu(Plan& plan, const std::string& why) {
   EngineOptions& o = plan.options;
-  if (o.threads == 0) o.threads = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
   if (o.cpu_isa == "ref") {
-    plan.kernels = &kernel::ref_kernels();
+    plan.cpu_table = &kernel::ref_kernels();
   } else {
     const auto isa = parse_cpu_isa(o.cpu_isa);
     if (!isa.ok()) return blame("--cpu-isa", isa.error());
-    plan.kernels = &kernel::cpu_kernels(*isa);
+    plan.cpu_table = &kernel::cpu_kernels(*isa);
   }
   const bool asked = o.cpu_isa != "auto";
-  o.cpu_isa = plan.kernels->name;
-  o.device = "cpu";
+  o.cpu_isa = plan.kernels = plan.cpu_table->name;
+  plan.forms = kernel::weight_forms(*plan.cpu_table);
+  plan.alignment = host_memory().alignment();
+  plan.decide("device", "cpu", why);
   plan.decide("kernels", fmt::format("cpu {}, {} threads", o.cpu_isa, o.threads),
               asked ? "as asked" : "the best of " + cpu_name());
+  return {};
+}
+
+void choose_cuda(Plan& plan, const kernel::CudaDeviceInfo& info, const std::string& why) {
+  plan.device = {DeviceKind::kCuda, plan.options.base_gpu_id};
+  plan.kernels = info.kernels;
+  plan.forms = kernel::cuda_weight_forms();
+  plan.alignment = kernel::kCudaAlignment;
+  plan.device_free_bytes = info.free_bytes;
+  plan.decide("device", fmt::format("{}, {}", to_string(plan.device), info.name), why);
+  plan.decide("kernels", fmt::format("cuda {}", plan.kernels), "what this GPU runs");
+}
+
+Result<void> choose_device(Plan& plan) {
+  EngineOptions& o = plan.options;
+  const std::string asked = o.device;
+  if (o.threads == 0) o.threads = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  o.device = "cpu";
+  if (asked == "cpu") return choose_cpu(plan, "as --device says");
+  if (asked == "auto" && (!kernel::built_with_cuda() || o.cpu_isa != "auto")) {
+    return choose_cpu(plan, o.cpu_isa != "auto" ? "--cpu-isa names its kernels" : "this program has no CUDA kernels");
+  }
+  const auto info = kernel::find_cuda_device(o.base_gpu_id);
+  if (!info.ok() && asked == "cuda") return blame("--device cuda", info.error());
+  if (!info.ok()) return choose_cpu(plan, info.error().message);
+  o.device = "cuda";
+  choose_cuda(plan, *info, asked == "cuda" ? "as --device says" : "there is one");
   return {};
 }
 
@@ -105,7 +135,7 @@ Result<DType> target_kv_dtype(Plan& plan) {
 
 // The reference kernels keep an unquantised cache in f32, so that nothing is rounded that the maths does not round.
 DType stored_as(const Plan& plan, DType dtype) {
-  return dtype == DType::kBf16 && plan.kernels->activation == DType::kF32 ? DType::kF32 : dtype;
+  return dtype == DType::kBf16 && plan.forms.activation == DType::kF32 ? DType::kF32 : dtype;
 }
 
 // An attention backend that a flag asked for, for one role.
@@ -129,7 +159,7 @@ Result<void> choose_target_backends(Plan& plan, DType kv_dtype) {
     const auto decision = engine::resolve_backend({.name = asked.name,
                                                    .role = asked.role,
                                                    .mla = plan.config.mla.has_value(),
-                                                   .device = {},
+                                                   .device = plan.device,
                                                    .kv_dtype = kv_dtype,
                                                    .page_size = o.page_size,
                                                    .strict = o.strict_backends});
@@ -148,11 +178,11 @@ Result<void> choose_product_kernel(Plan& plan, const char* flag, const std::stri
   const bool ours = name == "auto" || name == "strobe";
   if (!ours && plan.options.strict_backends) {
     return error("{} {}: it does not exist on {}; without --strict-backends, Strobe's matrix products do its job", flag,
-                 name, to_string(Device{}));
+                 name, to_string(plan.device));
   }
-  plan.decide(what, fmt::format("{} matrix products", plan.kernels->name),
+  plan.decide(what, fmt::format("{} matrix products", plan.kernels),
               ours ? (name == "auto" ? "the default" : "as asked")
-                   : fmt::format("Strobe's kernel does the job of '{}' on {}", name, to_string(Device{})));
+                   : fmt::format("Strobe's kernel does the job of '{}' on {}", name, to_string(plan.device)));
   return {};
 }
 
@@ -206,7 +236,7 @@ Result<DType> draft_kv_dtype(Plan& plan, DType target_kv) {
   const auto backend = engine::resolve_backend({.name = o.speculative_draft_attention_backend,
                                                 .role = engine::BackendRole::kDraft,
                                                 .mla = false,
-                                                .device = {},
+                                                .device = plan.device,
                                                 .page_size = o.page_size,
                                                 .strict = o.strict_backends});
   if (!backend.ok()) return blame("--speculative-draft-attention-backend", backend.error());
@@ -225,8 +255,9 @@ Result<DType> draft_kv_dtype(Plan& plan, DType target_kv) {
 
 // ---- weights and memory ----
 
-// The machine's memory, or what the control group of a container allows of it.
-int64_t memory_limit_bytes() {
+// The GPU's free memory; or the machine's memory, or what the control group of a container allows of it.
+int64_t memory_limit_bytes(const Plan& plan) {
+  if (plan.device.kind == DeviceKind::kCuda) return plan.device_free_bytes;
   struct sysinfo info {};
   sysinfo(&info);
   const auto machine = static_cast<int64_t>(info.totalram) * info.mem_unit;
@@ -241,7 +272,7 @@ Result<engine::MemoryItem> plan_target_weights(Plan& plan) {
   plan.checkpoint = std::make_shared<const Checkpoint>(std::move(checkpoint));
   STROBE_ASSIGN(auto source,
                 TensorSource::open_for_plan(plan.checkpoint, target_name_rules(plan.config), plan.config.quant));
-  auto arena = ops::WeightArena::counting(*plan.kernels);
+  auto arena = ops::WeightArena::counting(plan.forms, plan.alignment);
   STROBE_TRY(model::load_target_weights(plan.recipe, source, arena));
   STROBE_TRY(source.finish());
   (void)model::make_rope_table(plan.recipe.rope, plan.context_tokens, arena);
@@ -252,18 +283,32 @@ Result<engine::MemoryItem> plan_draft_weights(Plan& plan) {
   STROBE_ASSIGN(Checkpoint checkpoint, Checkpoint::open_for_plan(plan.options.speculative_draft_model_path));
   plan.draft_checkpoint = std::make_shared<const Checkpoint>(std::move(checkpoint));
   STROBE_ASSIGN(auto source, TensorSource::open_for_plan(plan.draft_checkpoint, draft_name_rules(), {}));
-  auto arena = ops::WeightArena::counting(*plan.kernels);
+  auto arena = ops::WeightArena::counting(plan.forms, plan.alignment);
   STROBE_TRY(model::load_draft_weights(plan.draft_recipe, plan.draft_config->features(), source, arena));
   STROBE_TRY(source.finish());
   (void)model::make_rope_table(plan.draft_recipe.rope, plan.context_tokens, arena);
   return engine::MemoryItem{"draft weights", arena.bytes(), source.summary_line()};
 }
 
-engine::MemoryItem plan_workspace(const Plan& plan) {
+// Requests of a decode step: where steps are recorded their number is rounded up.
+int64_t recorded_requests(const Plan& plan) {
+  const int32_t running = plan.options.max_running_requests;
+  return plan.device.kind == DeviceKind::kCpu ? running : engine::recorded_sequences(running);
+}
+
+kernel::StepLimits step_limits(const Plan& plan) {
+  int64_t heads = 0;
+  for (const model::LayerRecipe& layer : plan.recipe.layers) {
+    if (const auto* mla = std::get_if<model::MlaRecipe>(&layer.attention)) heads = std::max(heads, mla->heads);
+  }
+  return {.rows = plan.max_rows, .requests = recorded_requests(plan) + 1, .heads = heads};
+}
+
+engine::MemoryItem plan_workspace(Plan& plan) {
   const EngineOptions& o = plan.options;
   const int32_t block = plan.speculates() ? o.speculative_num_draft_tokens : 1;
-  const int64_t block_rows = int64_t{o.max_running_requests} * block;
-  const DType activation = plan.kernels->activation;
+  const int64_t block_rows = recorded_requests(plan) * block;
+  const DType activation = plan.forms.activation;
   int64_t bytes =
       model::step_workspace_bytes(plan.recipe, {.rows = plan.max_rows,
                                                 .logit_rows = block_rows,
@@ -273,7 +318,9 @@ engine::MemoryItem plan_workspace(const Plan& plan) {
     bytes += model::step_workspace_bytes(plan.draft_recipe,
                                          {.rows = plan.max_rows, .logit_rows = block_rows, .activation = activation});
   }
-  return {"workspace", bytes, fmt::format("steps of {} rows, {} of them with logits", plan.max_rows, block_rows)};
+  plan.workspace_bytes = bytes + kWorkspaceGaps;
+  return {"workspace", plan.workspace_bytes,
+          fmt::format("steps of {} rows, {} of them with logits", plan.max_rows, block_rows)};
 }
 
 std::string kv_detail(const cache::KvGeometry& kv) {
@@ -288,9 +335,10 @@ void limit_context(Plan& plan, int64_t tokens) {
 
 Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
   EngineOptions& o = plan.options;
+  plan.limits = step_limits(plan);
   if (o.max_total_tokens > 0) limit_context(plan, o.max_total_tokens / o.page_size * o.page_size);
   engine::MemoryNeeds needs{
-      .limit_bytes = mode.memory_bytes > 0 ? mode.memory_bytes : memory_limit_bytes(),
+      .limit_bytes = mode.memory_bytes > 0 ? mode.memory_bytes : memory_limit_bytes(plan),
       .fraction = o.mem_fraction_static,
       .page_size = o.page_size,
       .asked_tokens = o.max_total_tokens,
@@ -304,6 +352,10 @@ Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
     needs.pools.push_back({"draft KV cache", plan.draft_kv.bytes_per_token(), kv_detail(plan.draft_kv)});
   }
   needs.fixed.push_back(plan_workspace(plan));
+  if (plan.device.kind == DeviceKind::kCuda) {
+    needs.fixed.push_back({"attention partials", kernel::cuda_reserved_bytes(plan.limits),
+                           fmt::format("{} rows of {} heads", plan.limits.rows, plan.limits.heads)});
+  }
   plan.memory.items = needs.fixed;  // what an inspection can tell when the rest does not fit
   STROBE_ASSIGN(plan.memory, engine::plan_memory(needs));
   o.max_total_tokens = plan.memory.tokens;
@@ -319,7 +371,7 @@ void plan_step_size(Plan& plan) {
   }
   // A step holds every running request's block and a chunk of prompts beside them.
   const int32_t block = plan.speculates() ? o.speculative_num_draft_tokens : 1;
-  plan.max_rows = o.chunked_prefill_size + o.max_running_requests * block;
+  plan.max_rows = o.chunked_prefill_size + static_cast<int32_t>(recorded_requests(plan)) * block;
 }
 
 // In an inspection a fault is noted and the work goes on.
@@ -348,7 +400,7 @@ Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   plan.options = options;
   STROBE_TRY(check_options(plan.options));
   set_log_level(parse_log_level(plan.options.log_level).value());
-  STROBE_TRY(choose_kernels(plan));
+  STROBE_TRY(choose_device(plan));
   STROBE_TRY(read_target(plan));
   STROBE_TRY(tolerate(plan, mode, read_tokenizer(plan)));
   STROBE_ASSIGN(const DType kv, target_kv_dtype(plan));

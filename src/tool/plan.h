@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "cache/kv_store.h"
 #include "engine/memory_plan.h"
-#include "kernel/cpu_kernels.h"
+#include "kernel/cuda_device.h"
 #include "load/draft_config.h"
 #include "load/model_config.h"
 #include "load/safetensors.h"
@@ -34,7 +34,12 @@ struct Plan {
   std::unique_ptr<Tokenizer> tokenizer;  // may be nullptr in an inspection
   ModelConfig config;
   std::optional<DraftConfig> draft_config;
-  const kernel::CpuKernels* kernels = nullptr;
+  Device device;
+  const kernel::CpuKernels* cpu_table = nullptr;  // on the CPU
+  std::string kernels;                            // their name: amx, ref, sm90, ...
+  kernel::WeightForms forms;
+  int64_t alignment = 64;         // of weights and workspace
+  int64_t device_free_bytes = 0;  // on a GPU
   model::Recipe recipe;
   model::Recipe draft_recipe;
   int64_t mask_token = 0;
@@ -44,6 +49,8 @@ struct Plan {
   cache::KvGeometry draft_kv;
   int64_t context_tokens = 0;  // of one request: prompt and answer
   int32_t max_rows = 0;        // of a step
+  kernel::StepLimits limits;   // of a step, for the kernels
+  int64_t workspace_bytes = 0;
   engine::MemoryPlan memory;
   // Only an inspection goes on after a fault; then it is listed here.
   std::vector<std::string> faults;

@@ -10,6 +10,7 @@
 
 #include "cache/kv_store.h"
 #include "engine/target_pass.h"
+#include "kernel/cuda_device.h"
 #include "load/tensor_source.h"
 #include "model/dflash_draft.h"
 #include "model/families.h"
@@ -18,19 +19,53 @@
 
 namespace strobe::model {
 
+// Something to run kernels on.
+struct Platform {
+  std::string name;
+  DType activation = DType::kBf16;
+  const kernel::CpuKernels* cpu = nullptr;  // nullptr: the first GPU
+  bool recorded = false;                    // steppers take steps that only decode as recordings
+
+  explicit Platform(const kernel::CpuKernels& table) : name(table.name), activation(table.activation), cpu(&table) {}
+  static Platform cuda() {
+    Platform platform(kernel::ref_kernels());
+    platform.name = "cuda";
+    platform.activation = DType::kBf16;
+    platform.cpu = nullptr;
+    return platform;
+  }
+  [[nodiscard]] Platform with_recording() const {
+    Platform platform = *this;
+    platform.name += "_recorded";
+    platform.recorded = true;
+    return platform;
+  }
+  [[nodiscard]] std::unique_ptr<kernel::Kernels> open(WorkerPool& pool) const {
+    if (cpu == nullptr) return kernel::open_cuda_device(0);
+    return std::make_unique<kernel::HostKernels>(pool, *cpu);
+  }
+};
+
 class Pocket {
  public:
   static constexpr int32_t kPageSize = 64;
   static constexpr int32_t kPages = 24;
 
-  Pocket(const kernel::CpuKernels& kernels, int threads)
-      : pool_(threads), workspace_(), exec_(pool_, kernels, workspace_), arena_(kernels) {
+  Pocket(const Platform& platform, int threads)
+      : recorded_(platform.recorded),
+        pool_(threads),
+        kernels_(platform.open(pool_)),
+        workspace_(kernels_->memory()),
+        exec_(*kernels_, workspace_),
+        arena_(kernels_->forms(), kernels_->memory()) {
+    kernels_->reserve({.rows = 4096, .requests = 64, .heads = 8});
     const std::filesystem::path root = source_dir() / "models/pocket-k2";
     load_target(root / "target");
     load_draft(root / "draft");
   }
 
   [[nodiscard]] ops::Exec& exec() { return exec_; }
+  [[nodiscard]] bool recorded() const { return recorded_; }
   [[nodiscard]] const DraftConfig& draft_config() const { return *draft_config_; }
   [[nodiscard]] const DflashDraft& draft() const { return *draft_; }
   [[nodiscard]] const TargetWeights& weights() const { return weights_; }
@@ -38,10 +73,10 @@ class Pocket {
   [[nodiscard]] const ops::RopeTable& rope() const { return rope_; }
 
   [[nodiscard]] cache::KvStore target_store(DType dtype) const {
-    return cache::KvStore(kv_geometry(recipe_, dtype), kPages, kPageSize);
+    return cache::KvStore(kv_geometry(recipe_, dtype), kPages, kPageSize, {}, kernels_->memory());
   }
   [[nodiscard]] cache::KvStore draft_store(DType dtype) const {
-    return cache::KvStore(kv_geometry(draft_->recipe(), dtype), kPages, kPageSize);
+    return cache::KvStore(kv_geometry(draft_->recipe(), dtype), kPages, kPageSize, {}, kernels_->memory());
   }
   [[nodiscard]] engine::TargetModel target(const cache::KvStore& store) const {
     return {.recipe = &recipe_,
@@ -83,7 +118,9 @@ class Pocket {
                                            weights_.head, static_cast<int32_t>(*draft_config_->mask_token_id));
   }
 
+  bool recorded_;
   WorkerPool pool_;
+  std::unique_ptr<kernel::Kernels> kernels_;
   ops::Workspace workspace_;
   ops::Exec exec_;
   ops::WeightArena arena_;

@@ -1,28 +1,46 @@
-// The kernel tables that this machine can run, and one loaded model for each (loading takes longer than most tests).
+// What this machine can run kernels on: every CPU table that it has, and a GPU if there is one. One loaded model for
+// each (loading takes longer than most tests).
 #pragma once
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/cpu_features.h"
-#include "kernel/cpu_kernels.h"
+#include "kernel/cuda_device.h"
 #include "pocket.h"
 
 namespace strobe::model {
 
-inline std::vector<const kernel::CpuKernels*> tables_here() {
-  std::vector<const kernel::CpuKernels*> tables = {&kernel::ref_kernels()};
-  for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
-    if (isa <= best_cpu_isa()) tables.push_back(&kernel::cpu_kernels(isa));
-  }
-  return tables;
+// The slowest first.
+inline const std::vector<const Platform*>& platforms_here() {
+  static const std::vector<const Platform*> all = [] {
+    std::vector<const Platform*> list = {new Platform(kernel::ref_kernels())};
+    for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
+      if (isa <= best_cpu_isa()) list.push_back(new Platform(kernel::cpu_kernels(isa)));
+    }
+    if (kernel::find_cuda_device(0).ok()) list.push_back(new Platform(Platform::cuda()));
+    return list;
+  }();
+  return all;
 }
 
-inline Pocket& pocket_for(const kernel::CpuKernels& kernels) {
-  static std::map<const kernel::CpuKernels*, std::unique_ptr<Pocket>> loaded;
-  auto& pocket = loaded[&kernels];
-  if (!pocket) pocket = std::make_unique<Pocket>(kernels, 2);
+// The same, and recorded steps on the best CPU table and on the GPU.
+inline const std::vector<const Platform*>& stepping_platforms_here() {
+  static const std::vector<const Platform*> all = [] {
+    std::vector<const Platform*> list = platforms_here();
+    list.push_back(new Platform(Platform(kernel::cpu_kernels(best_cpu_isa())).with_recording()));
+    if (kernel::find_cuda_device(0).ok()) list.push_back(new Platform(Platform::cuda().with_recording()));
+    return list;
+  }();
+  return all;
+}
+
+inline Pocket& pocket_for(const Platform& platform) {
+  static std::map<const Platform*, std::unique_ptr<Pocket>> loaded;
+  auto& pocket = loaded[&platform];
+  if (!pocket) pocket = std::make_unique<Pocket>(platform, 2);
   return *pocket;
 }
 

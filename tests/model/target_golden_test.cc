@@ -15,7 +15,7 @@ struct Case {
   const char* cache;  // f32: nothing is rounded; fp8kv: an e4m3 cache
 };
 
-class TargetGolden : public testing::TestWithParam<std::tuple<const kernel::CpuKernels*, Case>> {
+class TargetGolden : public testing::TestWithParam<std::tuple<const Platform*, Case>> {
  protected:
   static bool reference() { return std::get<0>(GetParam())->activation == DType::kF32; }
   // Of a whole tensor, in the 2-norm: kernel/ref within 1e-4 of the oracle, the fast kernels, whose products read bf16,
@@ -34,9 +34,9 @@ class TargetGolden : public testing::TestWithParam<std::tuple<const kernel::CpuK
 };
 
 TEST_P(TargetGolden, HiddenStatesAndLogits) {
-  const auto& [kernels, golden_case] = GetParam();
+  const auto& [platform, golden_case] = GetParam();
   const Golden golden(std::string(golden_case.name) + "." + golden_case.cache);
-  Pocket& pocket = pocket_for(*kernels);
+  Pocket& pocket = pocket_for(*platform);
   const bool fp8 = std::string(golden_case.cache) == "fp8kv";
   const DType dtype = fp8 ? DType::kE4m3 : reference() ? DType::kF32 : DType::kBf16;
   cache::KvStore store = pocket.target_store(dtype);
@@ -55,9 +55,11 @@ TEST_P(TargetGolden, HiddenStatesAndLogits) {
   std::iota(all_layers.begin(), all_layers.end(), 0);
   const Tensor features = frame.tensor(DType::kF32, {tokens, layers * hidden});
   const Capture capture{all_layers, features};
-  ops::embed(exec, pocket.weights().embedding, rows.ids(), h);
-  run_layers(exec, pocket.recipe(), pocket.weights().layers, pocket.rope(), store,
-             {.positions = rows.positions(), .slots = rows.slots(), .requests = rows.requests()}, h, &capture);
+  const engine::RowList::Placed placed = rows.place(exec, frame);
+  ops::embed(exec, pocket.weights().embedding, placed.ids, h);
+  run_layers(exec, pocket.recipe(), pocket.weights().layers, pocket.rope(), store, placed.batch, h, &capture);
+  std::vector<std::byte> features_storage, logits_storage;
+  const auto* feature_rows = ops::to_host(exec, features, features_storage).as<float>();
 
   const std::vector<float> expected = golden.floats("hidden");
   const std::vector<int32_t> positions = golden.ints("hidden_positions");
@@ -67,7 +69,7 @@ TEST_P(TargetGolden, HiddenStatesAndLogits) {
     TensorError error;
     for (size_t p = 0; p < positions.size(); ++p) {
       const auto offset = (static_cast<size_t>(layer) * positions.size() + p) * width;
-      const float* row = features.as<float>() + positions[p] * layers * hidden + layer * hidden;
+      const float* row = feature_rows + positions[p] * layers * hidden + layer * hidden;
       const auto wanted = std::span(expected).subspan(offset, width);
       error.add({row, width}, wanted);
       EXPECT_LE(row_error({row, width}, wanted), row_tolerance()) << "layer " << layer << ", position " << positions[p];
@@ -77,12 +79,13 @@ TEST_P(TargetGolden, HiddenStatesAndLogits) {
   }
   const Tensor logits = frame.tensor(DType::kF32, {tokens, pocket.recipe().vocab});
   run_head(exec, h, pocket.weights().norm, pocket.recipe().epsilon, pocket.weights().head, logits);
+  const auto* logit_row = ops::to_host(exec, logits, logits_storage).as<float>();
   const std::vector<float> expected_logits = golden.floats("logits");
   const std::vector<int32_t> logit_positions = golden.ints("logits_positions");
   const auto vocab = static_cast<size_t>(pocket.recipe().vocab);
   TensorError logit_error;
   for (size_t p = 0; p < logit_positions.size(); ++p) {
-    const float* row = logits.as<float>() + logit_positions[p] * static_cast<int64_t>(vocab);
+    const float* row = logit_row + logit_positions[p] * static_cast<int64_t>(vocab);
     const auto wanted = std::span(expected_logits).subspan(p * vocab, vocab);
     logit_error.add({row, vocab}, wanted);
     EXPECT_LE(row_error({row, vocab}, wanted), row_tolerance()) << "logits at position " << logit_positions[p];
@@ -94,7 +97,7 @@ TEST_P(TargetGolden, HiddenStatesAndLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pocket, TargetGolden,
-                         testing::Combine(testing::ValuesIn(tables_here()),
+                         testing::Combine(testing::ValuesIn(platforms_here()),
                                           testing::Values(Case{"chat", "f32"}, Case{"chat", "fp8kv"},
                                                           Case{"one_token", "f32"}, Case{"one_token", "fp8kv"},
                                                           Case{"long", "f32"}, Case{"long", "fp8kv"})),

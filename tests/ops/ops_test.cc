@@ -106,6 +106,7 @@ struct Experts {
   static constexpr int64_t kCount = 6, kTopK = 2, kHidden = 16, kInter = 8;
   std::vector<std::vector<float>> gate, up, down;
   std::vector<Expert> weights;
+  [[nodiscard]] ExpertWeights all() const { return {.count = kCount, .inter = kInter, .each = weights}; }
   std::vector<float> bias;
 };
 
@@ -154,7 +155,7 @@ TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
           .bias = f32(e.bias, {Experts::kCount}), .top_k = Experts::kTopK, .normalise = normalise, .scale = 2.5F};
       WorkspaceFrame frame(workspace_);
       const Tensor input = activations(frame, x, {tokens, Experts::kHidden});
-      routed_experts(exec_, router, e.weights, input, f32(logits, {tokens, Experts::kCount}),
+      routed_experts(exec_, router, e.all(), input, f32(logits, {tokens, Experts::kCount}),
                      f32(h, {tokens, Experts::kHidden}));
       for (int64_t t = 0; t < tokens; ++t) {
         const auto expected =
@@ -171,7 +172,7 @@ TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
                                  &before[static_cast<size_t>(t * Experts::kHidden)] + Experts::kHidden);
         std::vector<float> its_logits(&logits[static_cast<size_t>(t * Experts::kCount)],
                                       &logits[static_cast<size_t>(t * Experts::kCount)] + Experts::kCount);
-        routed_experts(exec_, router, e.weights, input.slice(0, t, t + 1), f32(its_logits, {1, Experts::kCount}),
+        routed_experts(exec_, router, e.all(), input.slice(0, t, t + 1), f32(its_logits, {1, Experts::kCount}),
                        f32(alone, {1, Experts::kHidden}));
         EXPECT_TRUE(std::equal(alone.begin(), alone.end(), h.begin() + t * Experts::kHidden)) << t << " of " << tokens;
       }

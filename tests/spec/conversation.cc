@@ -64,9 +64,9 @@ Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size)
     : pocket_(pocket),
       page_size_(page_size),
       target_store_(model::kv_geometry(pocket.recipe(), target_kv), Pocket::kPages * Pocket::kPageSize / page_size,
-                    page_size),
+                    page_size, {}, pocket.exec().memory()),
       draft_store_(model::kv_geometry(pocket.draft().recipe(), draft_kv),
-                   Pocket::kPages * Pocket::kPageSize / page_size, page_size) {
+                   Pocket::kPages * Pocket::kPageSize / page_size, page_size, {}, pocket.exec().memory()) {
   for (int32_t page = 0; page < Pocket::kPages * Pocket::kPageSize / page_size; ++page) {
     target_store_.poison(page);
     draft_store_.poison(page);
@@ -76,7 +76,7 @@ Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size)
 engine::PlainStepper Stage::plain() const {
   engine::TargetModel target = pocket_.target(target_store_);
   target.capture_layers.clear();
-  return {pocket_.exec(), std::move(target), page_size_, 4096};
+  return {pocket_.exec(), std::move(target), page_size_, 4096, pocket_.recorded()};
 }
 
 DflashStepper Stage::dflash(int32_t block_tokens, int32_t window_tokens) const {
@@ -84,7 +84,11 @@ DflashStepper Stage::dflash(int32_t block_tokens, int32_t window_tokens) const {
           pocket_.target(target_store_),
           pocket_.draft(),
           draft_store_,
-          {.block_tokens = block_tokens, .window_tokens = window_tokens, .page_size = page_size_, .max_rows = 4096}};
+          {.block_tokens = block_tokens,
+           .window_tokens = window_tokens,
+           .page_size = page_size_,
+           .max_rows = 4096,
+           .recorded = pocket_.recorded()}};
 }
 
 Ids Stage::drafts(const Speaker& speaker, int32_t block_tokens) const {
@@ -92,15 +96,15 @@ Ids Stage::drafts(const Speaker& speaker, int32_t block_tokens) const {
   Ids block(static_cast<size_t>(block_tokens), pocket_.draft().mask_token());
   block[0] = speaker.tokens.back();
   rows.add(block, speaker.committed, speaker.pages);
-  Ids tokens(block.size());
   const int32_t first_visible = 0;
-  pocket_.draft().draft(pocket_.exec(), rows.ids(),
-                        {.positions = rows.positions(),
-                         .slots = rows.slots(),
-                         .requests = rows.requests(),
-                         .first_visible = {&first_visible, 1}},
-                        draft_store_, Tensor(tokens.data(), DType::kI32, {block_tokens}));
-  return {tokens.begin() + 1, tokens.end()};
+  ops::Exec& exec = pocket_.exec();
+  ops::WorkspaceFrame frame(exec.workspace());
+  const Tensor tokens = frame.tensor(DType::kI32, {block_tokens});
+  const engine::RowList::Placed placed = rows.place(exec, frame, {&first_visible, 1});
+  pocket_.draft().draft(exec, placed.ids, placed.batch, draft_store_, tokens);
+  std::vector<std::byte> storage;
+  const auto* said = ops::to_host(exec, tokens, storage).as<int32_t>();
+  return {said + 1, said + block_tokens};
 }
 
 std::vector<std::byte> stored_bytes(const cache::KvStore& store, std::span<const int32_t> pages, int32_t count) {
@@ -114,17 +118,18 @@ std::vector<std::byte> stored_bytes(const cache::KvStore& store, std::span<const
         const int64_t slot =
             int64_t{pages[static_cast<size_t>(p / paged.page_size)]} * paged.page_size + p % paged.page_size;
         const auto* begin = static_cast<const std::byte*>(paged.data) + static_cast<size_t>(slot) * slot_bytes;
-        bytes.insert(bytes.end(), begin, begin + slot_bytes);
+        bytes.resize(bytes.size() + slot_bytes);
+        store.memory().download(bytes.data() + bytes.size() - slot_bytes, begin, static_cast<int64_t>(slot_bytes));
       }
     }
   }
   return bytes;
 }
 
-Pocket& lone_pocket(const kernel::CpuKernels& kernels) {
-  static std::map<const kernel::CpuKernels*, std::unique_ptr<Pocket>> loaded;
-  auto& pocket = loaded[&kernels];
-  if (!pocket) pocket = std::make_unique<Pocket>(kernels, 1);
+Pocket& lone_pocket(const model::Platform& platform) {
+  static std::map<const model::Platform*, std::unique_ptr<Pocket>> loaded;
+  auto& pocket = loaded[&platform];
+  if (!pocket) pocket = std::make_unique<Pocket>(platform, 1);
   return *pocket;
 }
 

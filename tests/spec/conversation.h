@@ -73,15 +73,15 @@ class Stage {
 
 // The pocket model with one thread: programs of this machine's other cores do not hold it up, and no result depends on
 // the number of threads (Dflash.ThreadsChangeNothing).
-[[nodiscard]] Pocket& lone_pocket(const kernel::CpuKernels& kernels);
+[[nodiscard]] Pocket& lone_pocket(const model::Platform& platform);
 
 // tests/golden/model/traces.json.
 [[nodiscard]] const nlohmann::json& traces();
 [[nodiscard]] Ids trace_prompt(const std::string& name);
 
 // Bf16, or f32 where the kernels' own unquantised cache is f32.
-[[nodiscard]] inline DType plain_kv(const kernel::CpuKernels& kernels) {
-  return kernels.activation == DType::kF32 ? DType::kF32 : DType::kBf16;
+[[nodiscard]] inline DType plain_kv(const model::Platform& platform) {
+  return platform.activation == DType::kF32 ? DType::kF32 : DType::kBf16;
 }
 
 }  // namespace strobe::spec

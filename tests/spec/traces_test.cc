@@ -88,7 +88,7 @@ void print(const std::vector<Comparison>& all) {
 }
 
 TEST(Traces, ReferenceKernels) {
-  Pocket& pocket = lone_pocket(kernel::ref_kernels());
+  Pocket& pocket = lone_pocket(*model::platforms_here().front());
   std::vector<Comparison> all;
   for (const auto& trace : traces()) {
     const std::string name = trace.at("name");
@@ -101,10 +101,10 @@ TEST(Traces, ReferenceKernels) {
 }
 
 TEST(Traces, BestKernels) {
-  const kernel::CpuKernels& kernels = *model::tables_here().back();
-  Pocket& pocket = lone_pocket(kernels);
+  const model::Platform& platform = *model::platforms_here().back();
+  Pocket& pocket = lone_pocket(platform);
   std::vector<Comparison> all;
-  for (const auto& trace : traces()) all.push_back(compare(pocket, trace, plain_kv(kernels), 1000));
+  for (const auto& trace : traces()) all.push_back(compare(pocket, trace, plain_kv(platform), 1000));
   print(all);
   int whole = 0;
   for (const Comparison& c : all) {

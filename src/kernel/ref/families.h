@@ -21,5 +21,7 @@ void store_rows(WorkerPool& pool, const StoreRows& call);        // store.cc
 void mla_attention(WorkerPool& pool, const MlaAttention& call);  // attention.cc
 void gqa_attention(WorkerPool& pool, const GqaAttention& call);  // attention.cc
 void argmax(WorkerPool& pool, const Argmax& call);               // argmax.cc
+void fill_drafts(const FillDrafts& call);                        // blocks.cc
+void accept_greedy(const AcceptGreedy& call);                    // blocks.cc
 
 }  // namespace strobe::kernel::ref
