@@ -48,7 +48,7 @@ TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFra
   blocks_.place(plan, 0);
   const TargetOutputs outputs = make_outputs(exec_, frame, pass_.target(), blocks_.rows(), blocks_.rows());
   exec_.run_recorded(blocks_.tag(),
-                     [&] { run_target(exec_, pass_.target(), blocks_.ids(), blocks_.batch(), {}, outputs); });
+                     [&] { run_target(exec_, pass_.target(), blocks_.ids(), blocks_.batch(), std::nullopt, outputs); });
   return outputs;
 }
 

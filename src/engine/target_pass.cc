@@ -90,7 +90,7 @@ void TargetPass::add(std::span<const int32_t> tokens, int32_t first_position, st
 }
 
 void run_target(ops::Exec& exec, const TargetModel& target, const Tensor& ids, const model::Batch& batch,
-                const Tensor& picks, const TargetOutputs& outputs) {
+                const std::optional<Tensor>& picks, const TargetOutputs& outputs) {
   const model::Recipe& recipe = *target.recipe;
   ops::WorkspaceFrame frame(exec.workspace());
   const Tensor h = frame.tensor(DType::kF32, {ids.dim(0), recipe.hidden});
@@ -99,10 +99,10 @@ void run_target(ops::Exec& exec, const TargetModel& target, const Tensor& ids, c
   model::run_layers(exec, recipe, target.weights->layers, target.rope, *target.store, batch, h,
                     target.capture_layers.empty() ? nullptr : &capture);
   Tensor last = h;
-  if (picks.defined()) {
-    if (picks.dim(0) == 0) return;
-    last = frame.tensor(DType::kF32, {picks.dim(0), recipe.hidden});
-    ops::gather_rows(exec, h, picks, last);
+  if (picks) {
+    if (picks->dim(0) == 0) return;
+    last = frame.tensor(DType::kF32, {picks->dim(0), recipe.hidden});
+    ops::gather_rows(exec, h, *picks, last);
   }
   model::run_head(exec, last, target.weights->norm, recipe.epsilon, target.weights->head, outputs.logits);
   ops::argmax(exec, outputs.logits, outputs.best);

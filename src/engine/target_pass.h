@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,10 +32,10 @@ struct TargetOutputs {
 [[nodiscard]] TargetOutputs make_outputs(ops::Exec& exec, ops::WorkspaceFrame& frame, const TargetModel& target,
                                          int64_t rows, int64_t picks);
 
-// One pass of the target. ids: [rows] i32. Logits are of the rows that `picks` [picks] i32 names, or of all when it is
-// undefined. All on the device.
+// One pass of the target. ids: [rows] i32. Logits are of the rows that `picks` [picks] i32 names, or of all without it.
+// All on the device.
 void run_target(ops::Exec& exec, const TargetModel& target, const Tensor& ids, const model::Batch& batch,
-                const Tensor& picks, const TargetOutputs& outputs);
+                const std::optional<Tensor>& picks, const TargetOutputs& outputs);
 
 // Rows of sequences, in the order they were added.
 class RowList {
@@ -47,6 +48,7 @@ class RowList {
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(ids_.size()); }
   // Views of the list's memory, valid until it changes.
   [[nodiscard]] Tensor ids() { return view(ids_); }
+  [[nodiscard]] Tensor positions() { return view(positions_); }
   [[nodiscard]] Tensor slots() { return view(slots_); }
   [[nodiscard]] std::span<const kernel::AttentionRequest> requests() const { return requests_; }
 

@@ -78,7 +78,7 @@ void RecordedStep::place(const engine::StepPlan& plan) {
 void RecordedStep::draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs) {
   draft_.draft(exec_, rows_.ids(), rows_.batch(), draft_store_, outcome.drafted);
   ops::fill_drafts(exec_, rows_.blocks(), outcome.drafted, rows_.filled_ids());
-  engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), {},
+  engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt,
                      {.features = outputs.features, .logits = outputs.logits, .best = outcome.best});
 }
 

@@ -30,7 +30,7 @@ TEST(RowList, SlotsFollowThePagesOfEachSequence) {
   EXPECT_EQ(first.first_position, 2);
   EXPECT_EQ(first.key_count, 8);
   EXPECT_EQ(first.pages, pages.data());
-  const kernel::AttentionRequest& second = rows.last();
+  const kernel::AttentionRequest& second = rows.requests().back();
   EXPECT_EQ(second.row_begin, 6);
   EXPECT_EQ(second.row_count, 1);
   EXPECT_EQ(second.key_count, 5);
@@ -45,7 +45,7 @@ TEST(RowList, ClearsAndTakesEmptySequences) {
   EXPECT_TRUE(rows.requests().empty());
   rows.add({}, 4, pages);  // nothing behind a full page
   EXPECT_EQ(rows.rows(), 0);
-  EXPECT_EQ(rows.last().key_count, 4);
+  EXPECT_EQ(rows.requests().back().key_count, 4);
 }
 
 TEST(RowListDeathTest, RefusesRowsBehindItsPages) {
