@@ -16,10 +16,7 @@ AttentionOptions gqa(int64_t heads, int64_t kv_heads, int64_t head_dim) {
 
 class GqaTest : public TableTest {
  protected:
-  [[nodiscard]] std::vector<DType> stores() const {
-    if (is_ref()) return {DType::kF32, DType::kBf16, DType::kE4m3};
-    return {DType::kBf16, DType::kE4m3};
-  }
+  [[nodiscard]] std::vector<DType> stores() const { return store_types(table()); }
 };
 
 TEST_P(GqaTest, KeyCounts) {

@@ -12,14 +12,6 @@
 
 namespace strobe::kernel {
 
-std::vector<const CpuKernels*> tables_here() {
-  std::vector<const CpuKernels*> tables = {&ref_kernels()};
-  for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
-    if (isa <= best_cpu_isa()) tables.push_back(&cpu_kernels(isa));
-  }
-  return tables;
-}
-
 WorkerPool& pool_of(int workers) {
   static std::map<int, std::unique_ptr<WorkerPool>> pools;
   auto& pool = pools[workers];
@@ -268,6 +260,11 @@ Oracle with_values(Oracle oracle, const std::vector<float>& reference) {
   STROBE_CHECK(oracle.value.size() == reference.size(), "{} and {}", oracle.value.size(), reference.size());
   oracle.value.assign(reference.begin(), reference.end());
   return oracle;
+}
+
+std::vector<DType> store_types(const CpuKernels& table) {
+  if (&table == &ref_kernels() || table.name == "cuda") return {DType::kF32, DType::kBf16, DType::kE4m3};
+  return {DType::kBf16, DType::kE4m3};
 }
 
 Tolerance tolerance_of(const CpuKernels& table) {

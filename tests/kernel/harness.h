@@ -22,7 +22,8 @@
 
 namespace strobe::kernel {
 
-// The reference and every table that this machine can run.
+// The tables that the program tests. Of the CPU: the reference and every one that this machine can run (tables.cc). The
+// program of the CUDA kernels has one that carries operands to the device and results back (cuda/device_table.cc).
 std::vector<const CpuKernels*> tables_here();
 
 // A pool of 1 to 3 workers, shared by all tests of the program.
@@ -156,6 +157,9 @@ struct Tolerance {
   double function = 0;
 };
 Tolerance tolerance_of(const CpuKernels& table);
+
+// The types of paged stores that a table takes.
+std::vector<DType> store_types(const CpuKernels& table);
 
 // Batch invariance of a family whose rows are independent. `run` computes the given rows of some fixed inputs in one
 // call, in this order, and returns each one's bytes. Rows alone must equal the same rows among any others. Rows in

@@ -7,10 +7,7 @@ namespace {
 
 class MlaTest : public TableTest {
  protected:
-  [[nodiscard]] std::vector<DType> stores() const {
-    if (is_ref()) return {DType::kF32, DType::kBf16, DType::kE4m3};
-    return {DType::kBf16, DType::kE4m3};
-  }
+  [[nodiscard]] std::vector<DType> stores() const { return store_types(table()); }
 };
 
 TEST_P(MlaTest, KeyCounts) {

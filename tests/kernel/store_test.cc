@@ -61,11 +61,7 @@ class StoreTest : public TableTest {
     }
   }
 
-  // f32 stores are the reference's alone.
-  [[nodiscard]] std::vector<DType> dtypes() const {
-    if (is_ref()) return {DType::kF32, DType::kBf16, DType::kE4m3};
-    return {DType::kBf16, DType::kE4m3};
-  }
+  [[nodiscard]] std::vector<DType> dtypes() const { return store_types(table()); }
 };
 
 TEST_P(StoreTest, ShapesColumnsAndPadding) {

@@ -1,0 +1,101 @@
+// Which experts a token goes to: a warp a row.
+#include "kernel/cuda/generic.h"
+#include "kernel/cuda/generic/launch.cuh"
+#include "kernel/cuda/generic/order.cuh"
+
+namespace strobe::kernel::cuda {
+namespace {
+
+constexpr float kLowest = -__builtin_huge_valf();
+
+// Sets the keys of all experts to 0 whose group is not among the best. `choices`: of all experts.
+__device__ void close_groups(const Route& call, const float* choices, float* merits, uint32_t* keys) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const int groups = static_cast<int>(call.groups);
+  const int size = static_cast<int>(call.experts / call.groups);
+  for (int g = lane; g < groups; g += 32) {
+    float first = kLowest;
+    float second = kLowest;
+    for (int e = g * size; e < (g + 1) * size; ++e) {
+      const float c = choices[e];
+      if (c > first) {
+        second = first;
+        first = c;
+      } else if (c > second) {
+        second = c;
+      }
+    }
+    merits[g] = size > 1 ? first + second : first;
+  }
+  __syncwarp();
+  for (int g = lane; g < groups; g += 32) {
+    int better = 0;
+    for (int other = 0; other < groups; ++other) {
+      if (merits[other] > merits[g] || (merits[other] == merits[g] && other < g)) ++better;
+    }
+    if (better < call.top_groups) continue;
+    for (int e = g * size; e < (g + 1) * size; ++e) keys[e] = 0;
+  }
+  __syncwarp();
+}
+
+__global__ void __launch_bounds__(32) route_kernel(Route call) {
+  __shared__ float scores[kMaxExperts];
+  __shared__ float choices[kMaxExperts];
+  __shared__ float merits[kMaxExperts];
+  __shared__ uint32_t keys[kMaxExperts];
+  wait_for_predecessor();
+  let_successor_start();
+  const int lane = static_cast<int>(threadIdx.x);
+  const int experts = static_cast<int>(call.experts);
+  const float* logits = call.logits + blockIdx.x * call.experts;
+  for (int e = lane; e < experts; e += 32) {
+    const float score = 1.0F / (1.0F + expf(-logits[e]));
+    const float choice = score + (call.bias == nullptr ? 0.0F : call.bias[e]);
+    scores[e] = score;
+    choices[e] = choice != choice ? kLowest : choice;
+    keys[e] = order_key(choices[e]);
+  }
+  __syncwarp();
+  if (call.groups > 1) close_groups(call, choices, merits, keys);
+
+  // Each lane knows its best expert; only the winner's lane looks for its next one.
+  uint32_t best_key = 0;
+  int best = experts;
+  const auto find_best = [&] {
+    best_key = 0;
+    best = experts;
+    for (int e = lane; e < experts; e += 32) {
+      if (keys[e] > best_key) {
+        best_key = keys[e];
+        best = e;
+      }
+    }
+  };
+  find_best();
+  float sum = 0;
+  const int64_t start = blockIdx.x * call.top_k;
+  for (int64_t k = 0; k < call.top_k; ++k) {
+    const uint32_t key = __reduce_max_sync(~0U, best_key);
+    const int winner = __reduce_min_sync(~0U, best_key == key ? best : experts);
+    sum += scores[winner];
+    if (winner == best) {
+      call.ids[start + k] = winner;
+      keys[winner] = 0;
+      find_best();
+    }
+    if (lane == 0) merits[k] = scores[winner];
+  }
+  __syncwarp();
+  const float divisor = call.normalise ? sum + 1e-20F : 1.0F;
+  for (int64_t k = lane; k < call.top_k; k += 32) call.weights[start + k] = merits[k] / divisor * call.scale;
+}
+
+}  // namespace
+
+void route(const Route& call, cudaStream_t stream) {
+  if (call.rows == 0) return;
+  launch("route", route_kernel, static_cast<unsigned>(call.rows), 32, 0, stream, call);
+}
+
+}  // namespace strobe::kernel::cuda
