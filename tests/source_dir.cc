@@ -1,9 +1,12 @@
 #include "source_dir.h"
 
+#include <cstdlib>
+
 namespace strobe {
 
 std::filesystem::path source_dir() {
-  return STROBE_SOURCE_DIR;
+  const char* moved = std::getenv("STROBE_SOURCE_DIR");  // NOLINT(concurrency-mt-unsafe): nothing sets it
+  return moved != nullptr ? moved : STROBE_SOURCE_DIR;
 }
 
 }  // namespace strobe

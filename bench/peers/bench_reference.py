@@ -1,6 +1,6 @@
-"""Strobe beside the Python reference (transformers' DeepSeek-V3, z-lab's dflash package) on this machine's CPU.
+"""Strobe beside the Python reference (transformers' DeepSeek-V3, z-lab's dflash package) on this machine's CPU or GPU.
 
-  build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20]
+  build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20] [--device cuda]
 
 Four runs: each of the two, plain and with DFlash, greedy, e4m3 target cache. They take turns, a few problems at a time in
 rotating order, so that a noisy or hot machine meets all alike; all are held to the same cores. On a busy machine PyTorch's
@@ -53,7 +53,7 @@ class FirstToken:
 class Reference:
     """transformers and dflash in bfloat16, as their authors run them: generate() and dflash_generate()."""
 
-    def __init__(self, models: Path, max_new: int, attention: str):
+    def __init__(self, models: Path, max_new: int, attention: str, device: str):
         import dflash.model as package
         import oracle
         import torch
@@ -61,15 +61,17 @@ class Reference:
         torch.set_grad_enabled(False)
         self.torch, self.oracle, self.package, self.max_new = torch, oracle, package, max_new
         self.text = oracle.Text(models / "target")
-        self.net = oracle.load_target(models / "target", torch.bfloat16, attention)
-        self.draft = oracle.load_draft(models / "draft", torch.bfloat16)
-        package._cuda_time = time.perf_counter  # the package would call torch.cuda
+        self.device = device
+        self.net = oracle.load_target(models / "target", torch.bfloat16, attention).to(device)
+        self.draft = oracle.load_draft(models / "draft", torch.bfloat16).to(device)
+        if device == "cpu":
+            package._cuda_time = time.perf_counter  # the package would call torch.cuda
         package._make_cache = lambda config: (oracle.new_cache(self.net, fp8=True) if config is self.net.config
                                               else DynamicCache(config=config))
 
     def run(self, question: str, dflash: bool) -> dict:
         prompt = self.text.chat(question)
-        ids = self.torch.tensor([prompt])
+        ids = self.torch.tensor([prompt], device=self.device)
         if dflash:
             done = self.package.dflash_generate(self.draft, self.net, ids, self.max_new, self.text.stop_ids, 0.0,
                                                 return_stats=True)
@@ -87,7 +89,8 @@ class Reference:
 
 def run_strobe(args, rows: list[dict], dflash: bool) -> list[dict]:
     """A process for these rows, and one before them to warm up."""
-    results = strobe_cli.generate(args.binary, args.models, rows[:1] + rows, args.max_new_tokens, dflash, args.strobe_args)
+    results = strobe_cli.generate(args.binary, args.models, rows[:1] + rows, args.max_new_tokens, dflash,
+                                  ["--device", args.device, *args.strobe_args])
     return [{"text": r["text"], "tokens": r["completion_tokens"], "first_token_ms": r["ttft_ms"],
              "decode_ms_per_token": 1e3 / r["decode_tokens_per_second"] if r["decode_tokens_per_second"] else 0.0,
              "verify_steps": r["spec_verify_ct"] if dflash else 0} for r in results[1:]]
@@ -114,11 +117,19 @@ def same_texts(a: list[dict], b: list[dict]) -> int:
     return sum(x["text"] == y["text"] for x, y in zip(a, b))
 
 
-def machine() -> dict:
+def gpu() -> str | None:
+    try:
+        return subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True,
+                              check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return None
+
+
+def machine(device: str) -> dict:
     info = Path("/proc/cpuinfo").read_text()
     find = lambda key: (re.search(rf"^{key}\s*: (.*)$", info, re.M) or ["", "unknown"])[1]  # noqa: E731
     flags = find("flags").split()
-    return {"cpu": find("model name"), "family_model": f"{find('cpu family')}/{find('model')}", "cores": os.cpu_count(),
+    return {"gpu": gpu() if device == "cuda" else None, "cpu": find("model name"), "family_model": f"{find('cpu family')}/{find('model')}", "cores": os.cpu_count(),
             "extensions": [f for f in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if f in flags],
             "system": platform.platform()}
 
@@ -155,7 +166,7 @@ def number(value, digits: int) -> str:
 def table(result: dict) -> str:
     m, lines = result["machine"], []
     lines += [f"# Strobe and the Python reference, {result['date']}", "",
-              f"{m['cpu']} ({', '.join(m['extensions'])}), {result['threads']} of {m['cores']} cores; "
+              f"{m['gpu'] + ', ' if m['gpu'] else ''}{m['cpu']} ({', '.join(m['extensions'])}), {result['threads']} of {m['cores']} cores; "
               f"{result['rows_file']}, {result['count']} prompts, at most {result['max_new_tokens']} new tokens, greedy, e4m3 target cache.",
               f"Reference: {', '.join(f'{k} {v}' for k, v in result['versions'].items() if k not in ('strobe', 'python'))}, bfloat16, "
               f"{result['reference_attention']} attention. Strobe: {result['versions']['strobe']}.", f"`{result['command']}`", "",
@@ -192,6 +203,7 @@ def parse_args():
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--chunk", type=int, default=5, help="prompts before the next run takes its turn (default 5)")
     parser.add_argument("--max-new-tokens", type=int, default=224)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of all four runs")
     parser.add_argument("--threads", type=int, default=2, help="cores for every run (default 2)")
     parser.add_argument("--models", type=Path, default=ROOT / "models/pocket-k2")
     parser.add_argument("--binary", type=Path, default=ROOT / "build/release/strobe")
@@ -213,7 +225,7 @@ def measure(args, rows: list[dict], names: list[str]) -> dict:
     if args.only != "strobe":
         import torch
         torch.set_num_threads(args.threads)
-        reference = Reference(args.models, args.max_new_tokens, args.reference_attention)
+        reference = Reference(args.models, args.max_new_tokens, args.reference_attention, args.device)
         print("warm-up of the reference", flush=True)
         for dflash in (False, True):
             reference.run(rows[0]["question"], dflash)
@@ -250,7 +262,7 @@ def main() -> int:
     if args.only != "strobe":
         versions |= {package: importlib.metadata.version(package) for package in PACKAGES}
     result = {
-        "date": datetime.date.today().isoformat(), "machine": machine(), "others_cpu_share": round(others_share, 4), "threads": args.threads, "versions": versions,
+        "date": datetime.date.today().isoformat(), "machine": machine(args.device), "others_cpu_share": round(others_share, 4), "threads": args.threads, "versions": versions,
         "command": " ".join(["bench/peers/bench_reference.py"] + [os.path.relpath(a, ROOT) if a.startswith("/") else a for a in sys.argv[1:]]),
         "rows_file": os.path.relpath(args.jsonl, ROOT), "count": len(rows), "max_new_tokens": args.max_new_tokens,
         "reference_attention": args.reference_attention, "has_answers": all(row["answer"] for row in rows),
@@ -258,7 +270,7 @@ def main() -> int:
         "records": records,
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", result["machine"]["cpu"]).strip("-").lower()])
+    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", result["machine"]["gpu"] or result["machine"]["cpu"]).strip("-").lower()])
     (args.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
     (args.out / f"{stem}.md").write_text(table(result))
     print("\n" + table(result))

@@ -97,7 +97,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
 }
 
 uint64_t BlockRows::tag() const {
-  return mix(reinterpret_cast<uint64_t>(memory_.data()), static_cast<uint64_t>(blocks_.sequences));
+  return mix(mix(recorder_, reinterpret_cast<uint64_t>(memory_.data())), static_cast<uint64_t>(blocks_.sequences));
 }
 
 }  // namespace strobe::engine

@@ -24,7 +24,7 @@ namespace strobe::engine {
 class BlockRows {
  public:
   BlockRows(ops::Exec& exec, int32_t block_rows, int32_t page_size)
-      : exec_(exec), block_rows_(block_rows), page_size_(page_size) {}
+      : exec_(exec), recorder_(exec.kernels().new_recorder()), block_rows_(block_rows), page_size_(page_size) {}
 
   // Lays a plan out (only_decodes) and brings it to the device. Row 0 of a block holds the fed token, the others
   // `filler`. first_visible: for each sequence, or empty.
@@ -38,11 +38,12 @@ class BlockRows {
   // The same once more, for a pass whose ids are filled in on the way.
   [[nodiscard]] const Tensor& filled_ids() const { return filled_ids_; }
   [[nodiscard]] const model::Batch& batch() const { return batch_; }
-  // What sets recordings over these rows apart.
+  // What sets recordings over these rows apart from all others.
   [[nodiscard]] uint64_t tag() const;
 
  private:
   ops::Exec& exec_;
+  uint64_t recorder_;
   int32_t block_rows_;
   int32_t page_size_;
   std::vector<std::byte> staging_;

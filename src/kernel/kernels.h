@@ -52,6 +52,8 @@ class Kernels {
   virtual void reserve(const StepLimits&) {}
   // Waits until all that was queued is done.
   virtual void wait() {}
+  // A number that no one else gets: whoever records mixes it into its keys.
+  [[nodiscard]] uint64_t new_recorder() { return ++recorders_; }
   // Whether run_recorded records.
   [[nodiscard]] virtual bool records() const { return false; }
   // Runs `work`, which only calls kernels: always the same ones with the same arguments for the same key. A device that
@@ -76,6 +78,9 @@ class Kernels {
   // Only where forms().fuses_experts.
   [[nodiscard]] virtual int64_t fused_experts_scratch_bytes(const FusedExperts&) const { return 0; }
   virtual void fused_experts(const FusedExperts&) {}
+
+ private:
+  uint64_t recorders_ = 0;
 };
 
 // A CPU table over a worker pool; borrows both.
