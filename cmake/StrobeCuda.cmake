@@ -27,7 +27,7 @@ function(strobe_cuda_objects name)
   # {fmt} 9 takes nvcc for a compiler without constexpr, and then does not compile.
   target_compile_definitions(strobe_kernel_cuda_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
   target_compile_options(strobe_kernel_cuda_${name} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;-lineinfo>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;-lineinfo;--compress-mode=size>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${STROBE_CUDA_VERBOSE}>>:-Xptxas=-v>")
   target_link_libraries(strobe_kernel_cuda PRIVATE strobe_kernel_cuda_${name})
 endfunction()

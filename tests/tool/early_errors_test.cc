@@ -124,6 +124,19 @@ TEST_F(EarlyErrors, EachWrongFlagIsNamed) {
   }
 }
 
+TEST_F(EarlyErrors, AGpuThatIsNotThere) {
+  const auto named = [](int32_t index) {
+    return [index](O& o) {
+      o.device = "cuda";
+      o.base_gpu_id = index;
+    };
+  };
+  // Of a program without CUDA, of a machine without a GPU, or of one that has fewer.
+  const std::string words = kernel::find_cuda_device(999).error().message;
+  EXPECT_THAT(refusal(named(999)), AllOf(HasSubstr("--device cuda: "), HasSubstr(words)));
+  EXPECT_THAT(refusal(named(-1)), HasSubstr("--base-gpu-id -1"));
+}
+
 TEST_F(EarlyErrors, FoldersAreNamed) {
   EXPECT_THAT(refusal([&](O& o) { o.model_path = draft() + "/no"; }), HasSubstr(draft() + "/no"));
   EXPECT_THAT(refusal([&](O& o) { o.tokenizer_path = draft(); }), HasSubstr(draft()));
