@@ -120,6 +120,7 @@ CaseResult run_case(const HttpClient& client, const BenchCase& bench_case, const
   GenerateStream stream(prompts->size());
   double latency_s = 0;
   result.problem = generate(client, *prompts, bench_case.output_len, stream, latency_s);
+  if (client.stopped()) result.problem = kStoppedEarly;
   if (!result.problem.empty()) return result;
   fill_figures(stream.records(), *prompts, latency_s, result);
   ask_server(client, result);
@@ -152,6 +153,7 @@ OpenLoopResult run_open_loop(const HttpClient& client, const OpenLoop& load, con
     double latency_s = 0;
     const std::string problem = generate(client, (*prompts)[i], bench_case.output_len, stream, latency_s);
     const std::lock_guard lock(mutex);
+    if (!problem.empty() && client.stopped()) return;
     if (problem.empty()) {
       const RequestRecord& record = stream.records()[0];
       if (record.completion_tokens > 1) {
@@ -176,7 +178,8 @@ OpenLoopResult run_open_loop(const HttpClient& client, const OpenLoop& load, con
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (client.stopped()) result.figures.problem = "stopped before the end";
+  result.not_asked = load.requests - std::ssize(records) - result.failed;
+  if (client.stopped()) result.figures.problem = kStoppedEarly;
   if (records.empty() && result.figures.problem.empty()) result.figures.problem = result.first_problem;
   result.figures.bench_case.batch_size = std::ssize(records);
   fill_figures(records, answered_prompts, end_s, result.figures);

@@ -68,6 +68,7 @@ struct OpenLoop {
 struct OpenLoopResult {
   CaseResult figures;  // batch_size: the requests that were answered
   int64_t failed = 0;
+  int64_t not_asked = 0;  // neither answered nor failed when the run was ended
   std::string first_problem;
   double request_throughput = 0;
   double mean_concurrency = 0;

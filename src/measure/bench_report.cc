@@ -32,7 +32,7 @@ json to_json(const CaseResult& r, const BenchReport& report) {
                  {"output_len", r.bench_case.output_len}};
   if (!r.skipped.empty()) object["skipped"] = r.skipped;
   if (!r.problem.empty()) object["problem"] = r.problem;
-  if (!r.measured()) return object;
+  if (!r.measured() && r.output_tokens == 0) return object;  // an open loop that was ended has figures
   object.update({{"latency", r.latency_s},
                  {"last_ttft", r.ttft_s},
                  {"input_throughput", r.input_throughput},
@@ -58,8 +58,12 @@ std::string or_dash(const std::optional<double>& value) {
 
 std::string case_row(const CaseResult& r) {
   const auto& c = r.bench_case;
-  const std::string head = fmt::format("| {} | {} | {} |", c.batch_size, c.input_len, c.output_len);
+  const std::string input = c.input_len > 0      ? std::to_string(c.input_len)
+                            : r.input_tokens > 0 ? fmt::format("{} (mean)", r.input_tokens / c.batch_size)
+                                                 : "as is";
+  const std::string head = fmt::format("| {} | {} | {} |", c.batch_size, input, c.output_len);
   if (!r.skipped.empty()) return fmt::format("{} skipped: {} | | | | | | |\n", head, r.skipped);
+  if (r.problem == kStoppedEarly) return fmt::format("{} {} | | | | | | |\n", head, r.problem);
   if (!r.problem.empty()) return fmt::format("{} FAILED: {} | | | | | | |\n", head, r.problem);
   return fmt::format("{} {:.2f} | {:.1f} | {:.0f} | {:.1f} | {:.3f} | {:.3f} | {} |\n", head, r.latency_s,
                      r.ttft_s * 1000, r.input_throughput, r.output_throughput, r.itl_ms.mean, r.itl_ms.p99,
@@ -88,10 +92,16 @@ std::string open_markdown(const OpenLoop& load, const OpenLoopResult& open) {
     text += fmt::format("requests were sent up to {:.2f} s after their arrival: more than {} at a time were needed\n\n",
                         open.most_late_s, load.max_concurrency);
   }
+  if (open.not_asked > 0) text += fmt::format("{} requests were not asked: {}\n\n", open.not_asked, r.problem);
   if (open.failed > 0) text += fmt::format("the first failure: {}\n\n", open.first_problem);
   text += "| ms | mean | median | p90 | p95 | p99 |\n|---|---|---|---|---|---|\n";
   return text + summary_row("E2E", r.e2e_ms) + summary_row("TTFT", r.ttft_ms) + summary_row("TPOT", open.tpot_ms) +
          summary_row("ITL", r.itl_ms);
+}
+
+bool stopped_early(const BenchReport& report) {
+  return std::ranges::any_of(report.cases, [](const CaseResult& r) { return r.problem == kStoppedEarly; }) ||
+         (report.open && report.open->figures.problem == kStoppedEarly);
 }
 
 std::vector<const CaseResult*> measured_cases(const BenchReport& report) {
@@ -147,6 +157,7 @@ json to_json(const BenchReport& report) {
                  {"seed", report.load->seed},
                  {"max_concurrency", report.load->max_concurrency},
                  {"failed", report.open->failed},
+                 {"not_asked", report.open->not_asked},
                  {"first_problem", report.open->first_problem},
                  {"request_throughput", report.open->request_throughput},
                  {"mean_concurrency", report.open->mean_concurrency},
@@ -194,6 +205,7 @@ std::string verdict_line(const BenchReport& report) {
   const Verdict verdict = judge(report);
   const auto length = report.accept_length();
   if (verdict == Verdict::kUnknown) {
+    if (stopped_early(report)) return fmt::format("not measured: {}", kStoppedEarly);
     if (measured_cases(report).empty()) return "not measured: no case has a result";
     return report.threshold && !length ? "not measured: the server gives no accept length to hold against the threshold"
                                        : "not measured: something failed, see above";
@@ -203,39 +215,73 @@ std::string verdict_line(const BenchReport& report) {
                      *report.threshold);
 }
 
-std::vector<NamedPlot> plots(const BenchReport& report) {
-  const auto cases = measured_cases(report);
-  if (cases.empty()) return {};
+namespace {
+
+// Of the answers that came one by one: how long they took, from the middle to the slowest.
+Plot percentile_plot(const OpenLoopResult& open) {
+  const auto series = [](const char* name, const Summary& s) {
+    return PlotSeries{.name = name, .values = {s.median, s.p90, s.p95, s.p99}};
+  };
+  return {.title = "Latency",
+          .x_name = "percentile",
+          .y_name = "milliseconds",
+          .labels = {"50", "90", "95", "99"},
+          .series = {series("whole answer", open.figures.e2e_ms), series("TTFT", open.figures.ttft_ms)}};
+}
+
+std::vector<NamedPlot> plots_by_batch(const std::vector<const CaseResult*>& cases) {
   Plot throughput{.title = "Throughput", .x_name = "batch size", .y_name = "output tokens a second"};
   Plot latency{.title = "Latency", .x_name = "batch size", .y_name = "milliseconds"};
   Plot gaps{.title = "Time between tokens (ITL)", .x_name = "batch size", .y_name = "milliseconds"};
-  Plot accepted{.title = "Accepted drafts by block position",
-                .x_name = "position in the block",
-                .y_name = "share of verify steps",
-                .bars = true,
-                .y_max = 1};
   PlotSeries output{.name = "output"}, whole{.name = "whole answer"}, ttft{.name = "TTFT"}, itl{.name = "mean"},
       itl_tail{.name = "p99"};
   for (const CaseResult* r : cases) {
-    const std::string label = std::to_string(r->bench_case.batch_size);
-    throughput.labels.push_back(label);
+    throughput.labels.push_back(std::to_string(r->bench_case.batch_size));
     output.values.push_back(r->output_throughput);
     whole.values.push_back(r->e2e_ms.mean);
     ttft.values.push_back(r->ttft_ms.mean);
     itl.values.push_back(r->itl_ms.mean);
     itl_tail.values.push_back(r->itl_ms.p99);
-    auto shares = accepted_by_position(r->accept_histogram);
-    if (shares.empty()) continue;
-    while (accepted.labels.size() < shares.size())
-      accepted.labels.push_back(std::to_string(accepted.labels.size() + 1));
-    accepted.series.push_back({.name = "batch " + label, .values = std::move(shares)});
   }
   latency.labels = gaps.labels = throughput.labels;
   throughput.series = {output};
   latency.series = {whole, ttft};
   gaps.series = {itl, itl_tail};
-  std::vector<NamedPlot> all = {
-      {"throughput", to_svg(throughput)}, {"latency", to_svg(latency)}, {"itl", to_svg(gaps)}};
+  return {{"throughput", to_svg(throughput)}, {"latency", to_svg(latency)}, {"itl", to_svg(gaps)}};
+}
+
+Plot accepted_plot(const std::vector<const CaseResult*>& cases, std::string_view unit) {
+  Plot accepted{.title = "Accepted drafts by block position",
+                .x_name = "position in the block",
+                .y_name = "share of verify steps",
+                .bars = true,
+                .y_max = 1};
+  for (const CaseResult* r : cases) {
+    auto shares = accepted_by_position(r->accept_histogram);
+    if (shares.empty()) continue;
+    while (accepted.labels.size() < shares.size())
+      accepted.labels.push_back(std::to_string(accepted.labels.size() + 1));
+    accepted.series.push_back(
+        {.name = fmt::format("{} {}", unit, r->bench_case.batch_size), .values = std::move(shares)});
+  }
+  return accepted;
+}
+
+}  // namespace
+
+std::vector<NamedPlot> plots(const BenchReport& report) {
+  if (report.open) {
+    const OpenLoopResult& open = *report.open;
+    if (open.figures.bench_case.batch_size == 0) return {};
+    std::vector<NamedPlot> all = {{"latency", to_svg(percentile_plot(open))}};
+    const Plot accepted = accepted_plot({&open.figures}, "requests:");
+    if (!accepted.series.empty()) all.push_back({"accepted", to_svg(accepted)});
+    return all;
+  }
+  const auto cases = measured_cases(report);
+  if (cases.empty()) return {};
+  std::vector<NamedPlot> all = plots_by_batch(cases);
+  const Plot accepted = accepted_plot(cases, "batch");
   if (!accepted.series.empty()) all.push_back({"accepted", to_svg(accepted)});
   return all;
 }

@@ -229,7 +229,7 @@ EvalReport run_eval(const EvalOptions& options, const HttpClient& client, const 
   for (std::thread& thread : threads) thread.join();
   report.seconds = seconds_since(start);
   if (give_up) report.problem = "the server does not answer any more";
-  if (client.stopped()) report.problem = "stopped before the end";
+  if (client.stopped()) report.problem = kStoppedEarly;
   return report;
 }
 

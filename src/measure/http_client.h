@@ -38,6 +38,9 @@ struct HttpReply {
   [[nodiscard]] std::string describe() const;
 };
 
+// The problem of what was not measured because the client was stopped: the user ended the run.
+inline constexpr std::string_view kStoppedEarly = "stopped before the end";
+
 struct HttpLimits {
   std::chrono::milliseconds connect{10'000};
   std::chrono::milliseconds silence{600'000};  // the longest time in which nothing comes

@@ -33,24 +33,26 @@ Result<void> check_each(const char* flag, const std::vector<int32_t>& values, in
   return {};
 }
 
-// Prompts of a run: made once from the file, then cut to each case.
+// The texts of --data-path; none with random-ids.
+Result<std::vector<std::string>> read_texts(const BenchOptions& o) {
+  STROBE_ASSIGN(const measure::Dataset dataset, measure::parse_dataset(o.dataset));
+  if (dataset == measure::Dataset::kRandomIds) return std::vector<std::string>{};
+  return dataset == measure::Dataset::kJsonl ? measure::read_prompt_lines(o.data_path)
+                                             : measure::read_sharegpt(o.data_path);
+}
+
+// Prompts of a run: tokenised once, then cut to each case.
 class PromptMaker {
  public:
-  PromptMaker(const BenchOptions& options, const measure::HttpClient& client, const measure::ServerFacts& facts)
-      : options_(options), client_(client), facts_(facts), kind_(*measure::parse_dataset(options.dataset)) {}
-
-  Result<void> read() {
-    if (kind_ == measure::Dataset::kRandomIds) return {};
-    STROBE_ASSIGN(texts_, kind_ == measure::Dataset::kJsonl ? measure::read_prompt_lines(options_.data_path)
-                                                            : measure::read_sharegpt(options_.data_path));
-    return {};
-  }
+  PromptMaker(const BenchOptions& options, std::vector<std::string> texts, const measure::HttpClient& client,
+              const measure::ServerFacts& facts)
+      : options_(options), client_(client), facts_(facts), texts_(std::move(texts)) {}
 
   Result<std::vector<std::vector<int32_t>>> make(const measure::BenchCase& c) {
     std::vector<std::vector<int32_t>> prompts;
     measure::Random random(static_cast<uint64_t>(options_.seed));
     for (int64_t i = 0; i < c.batch_size; ++i) {
-      if (kind_ == measure::Dataset::kRandomIds) {
+      if (texts_.empty()) {
         const int64_t vocab = facts_.vocab_tokens.value_or(kSafeVocab);
         const auto first = static_cast<int64_t>(random.next() % static_cast<uint64_t>(vocab));
         prompts.push_back(measure::consecutive_ids(first, c.input_len, vocab));
@@ -68,8 +70,7 @@ class PromptMaker {
   }
 
   [[nodiscard]] std::string about() const {
-    if (kind_ == measure::Dataset::kRandomIds)
-      return fmt::format("consecutive ids from random places, seed {}", options_.seed);
+    if (texts_.empty()) return fmt::format("consecutive ids from random places, seed {}", options_.seed);
     return fmt::format(
         "{} texts of {}, {}", texts_.size(), options_.data_path,
         options_.input_len == std::vector<int32_t>{0} ? "as they are" : "each repeated or cut to the input length");
@@ -79,8 +80,7 @@ class PromptMaker {
   const BenchOptions& options_;
   const measure::HttpClient& client_;
   const measure::ServerFacts& facts_;
-  measure::Dataset kind_;
-  std::vector<std::string> texts_;
+  const std::vector<std::string> texts_;   // none: ids without a text
   std::vector<std::vector<int32_t>> ids_;  // of the first texts
 };
 
@@ -96,9 +96,13 @@ std::vector<measure::BenchCase> cases_of(const BenchOptions& o) {
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const measure::HttpClient& client, measure::ServerFacts facts,
-        const std::atomic<bool>& stop)
-      : options_(options), client_(client), facts_(std::move(facts)), stop_(stop), prompts_(options, client, facts_) {
+  Bench(const BenchOptions& options, std::vector<std::string> texts, const measure::HttpClient& client,
+        measure::ServerFacts facts, const std::atomic<bool>& stop)
+      : options_(options),
+        client_(client),
+        facts_(std::move(facts)),
+        stop_(stop),
+        prompts_(options, std::move(texts), client, facts_) {
     report_.model = facts_.model;
     report_.server = client.endpoint().url();
     report_.run_name = options.run_name;
@@ -109,7 +113,6 @@ class Bench {
   }
 
   Result<void> run() {
-    STROBE_TRY(prompts_.read());
     report_.dataset = prompts_.about();
     options_.open_loop ? run_open() : run_batches();
     write();
@@ -157,9 +160,9 @@ class Bench {
     const auto cases = cases_of(options_);
     measure::Progress progress(measure::Progress::mode_of_stderr(options_.quiet), std::ssize(cases));
     for (const measure::BenchCase& c : cases) {
-      if (stop_) break;
       measure::CaseResult result{.bench_case = c, .skipped = measure::misfit(c, facts_)};
-      if (result.skipped.empty()) result = measure::run_case(client_, c, maker());
+      if (stop_) result.problem = measure::kStoppedEarly;
+      if (result.measured()) result = measure::run_case(client_, c, maker());
       report_.cases.push_back(std::move(result));
       write();  // what a run that is cut short leaves
       progress.show(std::ssize(report_.cases), fmt::format("batch {}", c.batch_size));
@@ -236,6 +239,8 @@ class Bench {
 
 int bench_serve(const BenchOptions& o) {
   if (const auto checked = check(o); !checked) return say_error(checked.error(), kUsageError);
+  auto texts = read_texts(o);
+  if (!texts) return say_error(texts.error(), kUsageError);
   const Interrupt interrupt;
   const auto server = MeasuredServer::open(
       o.server, fmt::format("{}/bench_{}_server.log", o.output_dir, measure::safe_name(o.run_name)), interrupt.flag(),
@@ -243,7 +248,7 @@ int bench_serve(const BenchOptions& o) {
   if (!server) return say_error(server.error(), kNotMeasured);
   auto facts = measure::read_server_facts(server->client());
   if (!facts) return say_error(facts.error(), kNotMeasured);
-  Bench bench(o, server->client(), *std::move(facts), interrupt.flag());
+  Bench bench(o, *std::move(texts), server->client(), *std::move(facts), interrupt.flag());
   if (const auto run = bench.run(); !run) return say_error(run.error(), kNotMeasured);
   return bench.exit_code();
 }

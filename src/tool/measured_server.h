@@ -27,7 +27,7 @@ struct MeasuredServerOptions {
 
   template <class Visitor>
   void visit(Visitor&& v) {
-    v("--base-url", base_url, "the server to measure; default: one is started with the flags below, and ended after");
+    v("--base-url", base_url, "the server to measure; default: one is started with the model's flags, and ended after");
     v("--api-key", api_key, "sent as a bearer token, for --base-url");
     v("--timeout", timeout_seconds, "seconds of silence after which a request counts as failed");
     engine.visit(v);

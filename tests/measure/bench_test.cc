@@ -165,10 +165,47 @@ TEST(OpenLoopRun, CountsAnsweredAndFailed) {
   EXPECT_EQ(judge(report), Verdict::kUnknown);
 }
 
+// Who is stopped has no failures: what was answered counts, the rest was not asked.
+TEST(OpenLoopRun, StoppedKeepsWhatItHas) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> calls = 0;
+  FakeServer server([&](serve::Exchange& e) {
+    if (e.request().path == "/generate" && ++calls == 3) {
+      stop = true;
+      e.begin_stream({.content_type = "text/event-stream"});  // and never an event
+      return;
+    }
+    serve_like_a_model(e);
+  });
+  OpenLoopResult result = run_open_loop(HttpClient(server.endpoint(), {}, &stop), {.requests = 5, .max_concurrency = 1},
+                                        {.input_len = 3, .output_len = 2}, kThreeTokens, [](int64_t) {});
+  EXPECT_EQ(result.figures.bench_case.batch_size, 2);
+  EXPECT_EQ(result.failed, 0);
+  EXPECT_EQ(result.not_asked, 3);
+  const BenchReport report{.load = OpenLoop{}, .open = result};
+  EXPECT_EQ(judge(report), Verdict::kUnknown);
+  EXPECT_EQ(verdict_line(report), "not measured: stopped before the end");
+  EXPECT_THAT(to_markdown(report), HasSubstr("3 requests were not asked: stopped before the end"));
+  EXPECT_EQ(to_json(report)["open_loop"]["output_tokens"], 4);
+  EXPECT_EQ(plots(report)[0].name, "latency");
+}
+
 CaseResult case_with(std::optional<double> accept_length) {
   CaseResult result{.bench_case = {.batch_size = 1}};
   result.accept_length = accept_length;
   return result;
+}
+
+TEST(BenchReportText, CasesThatWereNotReachedAreNamed) {
+  CaseResult reached = case_with(3), left;
+  reached.bench_case = {.batch_size = 2, .output_len = 16};
+  reached.input_tokens = 90;
+  left.bench_case.batch_size = 8;
+  left.problem = kStoppedEarly;
+  const BenchReport report{.cases = {reached, left}};
+  EXPECT_THAT(to_markdown(report),
+              AllOf(HasSubstr("| 2 | 45 (mean) | 16 |"), HasSubstr("| 8 | as is | 0 | stopped before the end |")));
+  EXPECT_EQ(verdict_line(report), "not measured: stopped before the end");
 }
 
 TEST(BenchVerdict, NeedsEveryCaseAndAnAcceptLength) {
@@ -192,7 +229,7 @@ TEST(BenchReportText, FlatteryIsSaid) {
   EXPECT_EQ(flattery(result), "");
   result.output_repeated_share = 0.8;
   EXPECT_THAT(flattery(result), AllOf(HasSubstr("80% of the output's"), Not(HasSubstr("prompts'"))));
-  EXPECT_THAT(to_markdown({.model = "m", .cases = {result}}), AllOf(HasSubstr("| 1 | 0 | 0 |"), HasSubstr("80%")));
+  EXPECT_THAT(to_markdown({.model = "m", .cases = {result}}), AllOf(HasSubstr("| 1 | as is | 0 |"), HasSubstr("80%")));
 }
 
 TEST(BenchPlots, StandAlone) {

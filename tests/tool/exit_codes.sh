@@ -25,6 +25,7 @@ expect 2 "--data-path is needed" eval gsm8k
 expect 2 "$out/none.jsonl" eval gsm8k --data-path "$out/none.jsonl"
 expect 2 "--baseline 92" eval gsm8k --data-path "$data" --baseline 92
 expect 2 "--batch-size" bench serve --batch-size x
+expect 2 "--data-path $out/none.jsonl" bench serve --dataset jsonl --data-path "$out/none.jsonl" --output-dir "$out"
 expect 2 "--page-size" bench serve --base-url http://127.0.0.1:1 --page-size 128
 expect 2 "accepted: ci-cpu" suite run nothing
 expect 2 "--partition '1/1'" suite run ci-cpu --partition 1/1
