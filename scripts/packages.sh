@@ -1,6 +1,7 @@
 # Sourced by the other scripts: installs the Debian packages that are missing, and says so. Nothing to do: says nothing.
 STROBE_PACKAGES="build-essential cmake ninja-build ccache git curl ca-certificates python3 python3-pip
   libboost1.81-dev libsimdjson-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libgtest-dev libgmock-dev"
+STROBE_PAGE_PACKAGES=(chromium chromium-driver fonts-dejavu-core)  # for the page's tests
 
 install_packages() {
   local missing="" package

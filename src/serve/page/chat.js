@@ -117,7 +117,7 @@ export class Chat {
       await run.start(() => this.#follow());
     } finally {
       pane.element.removeAttribute("aria-busy");
-      pane.facts.textContent = run.facts().map((fact) => fact.replaceAll(" ", "\u00a0")).join(" · ");
+      pane.facts.textContent = run.facts().map((fact) => fact.replaceAll(" ", "\u00a0")).join("\u00a0· ");
       this.#follow();
     }
   }
