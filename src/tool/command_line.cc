@@ -1,6 +1,10 @@
 #include "tool/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <map>
 #include <utility>
 
@@ -24,6 +28,57 @@ CLI::App* add_parser(CLI::App& app, const Subcommand& subcommand, std::map<std::
   const std::string words = group->get_description();
   group->description(words.empty() ? subcommand.help : words + "; " + subcommand.help);
   return group->add_subcommand(subcommand.name.substr(space + 1), subcommand.help);
+}
+
+// A parser beside the subcommand it belongs to.
+using Parsers = std::vector<std::pair<CLI::App*, const Subcommand*>>;
+
+Parsers add_parsers(CLI::App& app, const std::vector<Subcommand>& subcommands) {
+  std::map<std::string, CLI::App*> groups;
+  Parsers parsers;
+  for (const Subcommand& subcommand : subcommands) {
+    CLI::App* parser = add_parser(app, subcommand, groups);
+    OptionAdder adder(*parser);
+    subcommand.add_options(adder);
+    parsers.emplace_back(parser, &subcommand);
+  }
+  return parsers;
+}
+
+std::string with_escaped_bars(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+  return escaped;
+}
+
+// "| `--page-size` | 64 | tokens a page of the KV caches |"
+std::string flag_row(const CLI::Option& option) {
+  std::string names;
+  for (const std::string& name : option.get_positional() ? std::vector{option.get_name()} : option.get_lnames()) {
+    names += fmt::format("{}`{}{}`", names.empty() ? "" : ", ", option.get_positional() ? "" : "--", name);
+  }
+  std::string value = option.get_default_str();
+  if (option.get_items_expected_max() == 0) value = "off";
+  if (value == "\"\"") value.clear();
+  std::erase_if(value, [](char c) { return c == '[' || c == ']'; });  // of a list
+  return fmt::format("| {} | {} | {} |\n", names, value.empty() ? "" : fmt::format("`{}`", value),
+                     with_escaped_bars(option.get_description()));
+}
+
+std::vector<std::string> flag_rows(const CLI::App& parser) {
+  std::vector<std::string> rows;
+  for (const CLI::Option* option : parser.get_options()) {
+    if (option != parser.get_help_ptr()) rows.push_back(flag_row(*option));
+  }
+  return rows;
+}
+
+bool holds(const std::vector<std::string>& rows, const std::string& row) {
+  return std::find(rows.begin(), rows.end(), row) != rows.end();
+}
+
+std::string flag_table(const std::vector<std::string>& rows) {
+  return fmt::format("| flag | default | |\n|---|---|---|\n{}\n", fmt::join(rows, ""));
 }
 
 }  // namespace
@@ -56,25 +111,58 @@ int run_command_line(int argc, char** argv, const std::vector<Subcommand>& subco
   app.require_subcommand(1);
   app.get_formatter()->column_width(58);
   const Subcommand* chosen = nullptr;
-  std::map<std::string, CLI::App*> groups;
-  std::vector<std::pair<const CLI::App*, int>> usage_errors;
-  for (const Subcommand& subcommand : subcommands) {
-    CLI::App* parser = add_parser(app, subcommand, groups);
-    usage_errors.emplace_back(parser, subcommand.usage_error);
-    OptionAdder adder(*parser);
-    subcommand.add_options(adder);
-    parser->callback([&chosen, &subcommand] { chosen = &subcommand; });
+  const Parsers parsers = add_parsers(app, subcommands);
+  for (const auto& [parser, subcommand] : parsers) {
+    parser->callback([&chosen, one = subcommand] { chosen = one; });
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (app.exit(e) == 0) return 0;
-    for (const auto& [parser, code] : usage_errors) {
-      if (parser->parsed()) return code;
+    for (const auto& [parser, subcommand] : parsers) {
+      if (parser->parsed()) return subcommand->usage_error;
     }
     return 1;
   }
   return chosen->run();
+}
+
+std::string flags_markdown(const std::vector<Subcommand>& subcommands) {
+  CLI::App app;
+  std::vector<std::pair<const Subcommand*, std::vector<std::string>>> commands;
+  std::vector<std::string> shared;  // rows of all commands that run a model
+  std::string runners;
+  for (const auto& [parser, subcommand] : add_parsers(app, subcommands)) {
+    commands.emplace_back(subcommand, flag_rows(*parser));
+    if (parser->get_option_no_throw("--model-path") == nullptr) continue;
+    const auto& rows = commands.back().second;
+    if (runners.empty()) shared = rows;
+    std::erase_if(shared, [&](const std::string& row) { return !holds(rows, row); });
+    runners += fmt::format("{}`strobe {}`", runners.empty() ? "" : ", ", subcommand->name);
+  }
+  std::vector<std::string> engine, speculation;
+  for (const std::string& row : shared) {
+    (row.starts_with("| `--speculative-") ? speculation : engine).push_back(row);
+  }
+  std::string page = fmt::format(
+      "# Flags\n\nWritten from the program's own tables (`src/tool/options.h` and the commands beside it); a test "
+      "keeps it "
+      "so.\nFlags have SGLang's names where SGLang has the flag. `strobe COMMAND --help` prints the same.\n\n"
+      "## What runs\n\nFlags of {}.\n\n{}## Speculation\n\nFlags of the same commands.\n\n{}",
+      runners, flag_table(engine), flag_table(speculation));
+  for (const auto& [subcommand, rows] : commands) {
+    std::string help = subcommand->help;
+    help[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(help[0])));
+    page += fmt::format("## strobe {}\n\n{}.", subcommand->name, help);
+    std::vector<std::string> own;
+    for (const std::string& row : rows) {
+      if (!holds(shared, row)) own.push_back(row);
+    }
+    const bool shares = own.size() < rows.size();
+    page += fmt::format("{}\n\n{}", shares ? " Takes the flags above, and:" : "", flag_table(own));
+  }
+  page.pop_back();
+  return page;
 }
 
 }  // namespace strobe::tool

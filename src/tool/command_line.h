@@ -42,6 +42,9 @@ struct Subcommand {
 // Parses and runs. Exit codes: 0 done, a subcommand's usage_error (1 when none was reached), else the subcommand's.
 int run_command_line(int argc, char** argv, const std::vector<Subcommand>& subcommands);
 
+// docs/FLAGS.md: the flags of every subcommand, those that all share once.
+[[nodiscard]] std::string flags_markdown(const std::vector<Subcommand>& subcommands);
+
 // Fills in the embedded model where no model was named: the target, and with it its draft.
 void default_to_pocket(EngineOptions& options);
 

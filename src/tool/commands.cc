@@ -7,6 +7,11 @@
 
 namespace strobe::tool {
 
+std::vector<Subcommand> all_commands() {
+  return {serve_command(), generate_command(),   inspect_command(),  eval_command(),
+          bench_command(), suite_list_command(), suite_run_command()};
+}
+
 int exit_code(const Result<int>& result) {
   return result.ok() ? result.value() : say_error(result.error(), 1);
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "tool/command_line.h"
@@ -16,6 +17,8 @@ namespace strobe::tool {
 [[nodiscard]] Subcommand bench_command();
 [[nodiscard]] Subcommand suite_list_command();
 [[nodiscard]] Subcommand suite_run_command();
+// All of them, as `strobe --help` lists them.
+[[nodiscard]] std::vector<Subcommand> all_commands();
 
 // The exit code of a command's work; an Error is printed to standard error as "strobe: message" and gives 1.
 [[nodiscard]] int exit_code(const Result<int>& result);

@@ -112,8 +112,8 @@ void say_what_next(const ServeOptions& o, const std::string& name, uint16_t port
       "\nStrobe serves {} on http://{}:{}\n"
       "  open that address, or ask it something:\n"
       "  curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-      "    -d '{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Ana has 12 pens and buys 3 "
-      "boxes of 8 pens. How many pens does she have?\"}}]}}'\n"
+      "    -d '{{\"model\": \"{}\", \"messages\": [{{\"role\": \"user\", \"content\": \"Priya is 19 years old now. "
+      "Erik is 9 years older than Priya. How old was Erik 3 years ago?\"}}]}}'\n"
       "  Ctrl-C ends it.\n\n",
       name, host, port, host, port, name);
   std::fflush(stdout);
