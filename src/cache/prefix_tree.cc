@@ -8,6 +8,7 @@ class PrefixTree::Node {
  public:
   Node* parent = nullptr;  // nullptr: the root, which has no page and is never locked
   PageId page = 0;
+  size_t depth = 0;  // pages on the way to its end, its own included
   int32_t locks = 0;
   Children children;
   Children::iterator place;               // in the parent's children
@@ -54,16 +55,20 @@ PrefixTree::Match PrefixTree::match_and_lock(std::span<const int32_t> tokens) {
 
 PrefixTree::Node* PrefixTree::insert_and_lock(std::span<const int32_t> tokens, std::span<PageId> pages, Node* held) {
   if (!enabled_) return nullptr;
-  STROBE_CHECK(tokens.size() / page_size() <= pages.size(), "{} tokens in {} pages", tokens.size(), pages.size());
-  Node* node = root_.get();
-  for (size_t i = 0; tokens.size() >= page_size(); ++i, tokens = tokens.subspan(page_size())) {
-    const auto key = tokens.first(page_size());
+  Node* node = held == nullptr ? root_.get() : held;
+  const size_t whole = tokens.size() / page_size();
+  STROBE_CHECK(node->depth <= whole && whole <= pages.size(), "{} tokens in {} pages, of which {} are held",
+               tokens.size(), pages.size(), node->depth);
+  if (node->depth == whole) return held;
+  for (size_t i = node->depth; i < whole; ++i) {
+    const auto key = tokens.subspan(i * page_size(), page_size());
     auto child = node->children.find(key);
     if (child == node->children.end()) {
       child = node->children.emplace(std::vector<int32_t>(key.begin(), key.end()), std::make_unique<Node>()).first;
       Node& made = *child->second;
       made.parent = node;
       made.page = pages[i];
+      made.depth = i + 1;
       made.place = child;
       made.unlocked = unlocked_.insert(unlocked_.end(), &made);
       pool_.retain(made.page);
@@ -75,9 +80,9 @@ PrefixTree::Node* PrefixTree::insert_and_lock(std::span<const int32_t> tokens, s
     }
     node = child->second.get();
   }
-  if (node != root_.get()) lock(node);
+  lock(node);
   unlock(held);
-  return node == root_.get() ? nullptr : node;
+  return node;
 }
 
 int32_t PrefixTree::evict(int32_t pages) {

@@ -39,8 +39,9 @@ class PrefixTree {
   [[nodiscard]] Match match_and_lock(std::span<const int32_t> tokens);
 
   // Stores the whole pages of `tokens`: pages[i] holds tokens [i * page_size, (i + 1) * page_size). Where a page with
-  // these tokens is stored already, pages[i] becomes that one (references move along). Returns the locked last node and
-  // unlocks `held`.
+  // these tokens is stored already, pages[i] becomes that one (references move along). `held`: the locked node of an
+  // earlier part of these tokens, behind which the work begins, or nullptr; it is unlocked. Returns the locked last
+  // node; nullptr when nothing is stored.
   Node* insert_and_lock(std::span<const int32_t> tokens, std::span<PageId> pages, Node* held);
 
   void unlock(Node* node);  // nullptr: nothing

@@ -9,9 +9,11 @@ namespace strobe::schedule {
 
 AnswerStream::AnswerStream(const Tokenizer& tokenizer, StopRules rules, std::span<const int32_t> eos_ids,
                            bool skip_special)
-    : rules_(std::move(rules)), end_tokens_(rules_.stop_token_ids), detokenizer_(tokenizer, skip_special) {
+    : rules_(std::move(rules)),
+      end_tokens_(rules_.stop_token_ids),
+      stop_strings_(std::exchange(rules_.stop_strings, {})),
+      detokenizer_(tokenizer, skip_special) {
   if (!rules_.ignore_eos) end_tokens_.insert(end_tokens_.end(), eos_ids.begin(), eos_ids.end());
-  std::erase_if(rules_.stop_strings, [](const std::string& stop) { return stop.empty(); });
 }
 
 bool AnswerStream::push(int32_t token) {
@@ -19,84 +21,59 @@ bool AnswerStream::push(int32_t token) {
   ++tokens_;
   if (tokens_ > rules_.min_new_tokens &&
       std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end()) {
-    if (rules_.include_stop) hold(detokenizer_.push(token));
+    if (rules_.include_stop) add_text(token);
     end_with({.reason = FinishReason::kStop, .matched_token = token});
     return true;
   }
-  const size_t known = held_.size();
-  hold(detokenizer_.push(token));
-  if (tokens_ >= rules_.min_new_tokens && match_stop_string(known)) return true;
+  const auto match = stop_strings_.feed(add_text(token));
+  if (match && tokens_ >= rules_.min_new_tokens) {
+    text_.resize(text_.size() - match->from_end + (rules_.include_stop ? match->string->size() : 0));
+    finish_ = Finish{.reason = FinishReason::kStop, .matched_string = *match->string};
+    return true;
+  }
   if (tokens_ >= rules_.max_new_tokens) {
     end_with({.reason = FinishReason::kLength});
     return true;
   }
-  release_certain_text();
   return false;
 }
 
+// Copied, not moved: the string and the vector keep their memory for the tokens to come.
 AnswerText AnswerStream::take_text() {
-  AnswerText taken{.text = std::exchange(ready_, {})};
-  auto left = static_cast<int32_t>(taken.text.size());
+  const size_t certain = finish_ ? text_.size() : text_.size() - stop_strings_.open_bytes();
+  AnswerText taken{.text = text_.substr(0, certain)};
+  text_.erase(0, certain);
+  auto left = static_cast<int32_t>(certain);
   size_t whole = 0;  // pieces that are taken whole
-  taken.pieces.reserve(pieces_.size());
-  for (; left > 0; ++whole) {
-    TextPiece& piece = pieces_[whole];
-    const int32_t bytes = std::min(left, piece.bytes);
-    taken.pieces.push_back({.token = piece.token, .bytes = bytes});
-    left -= bytes;
-    piece.bytes -= bytes;
-    if (piece.bytes > 0) break;
+  while (left > 0 && pieces_[whole].bytes <= left) left -= pieces_[whole++].bytes;
+  taken.pieces.reserve(whole + (left > 0 ? 1 : 0));
+  taken.pieces.assign(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(whole));
+  if (left > 0) {
+    taken.pieces.push_back({.token = pieces_[whole].token, .bytes = left});
+    pieces_[whole].bytes -= left;
   }
   pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(whole));
   return taken;
 }
 
-void AnswerStream::hold(const std::string& text) {
-  if (text.empty()) return;
-  held_ += text;
+std::string_view AnswerStream::add_text(int32_t token) {
+  const size_t before = text_.size();
+  detokenizer_.push(token, text_);
+  add_piece(text_.size() - before);
+  return std::string_view(text_).substr(before);
+}
+
+void AnswerStream::add_piece(size_t bytes) {
+  if (bytes == 0) return;
   const int32_t token = tokens_ - 1;
-  const auto bytes = static_cast<int32_t>(text.size());
-  if (!pieces_.empty() && pieces_.back().token == token) {
-    pieces_.back().bytes += bytes;
-  } else {
-    pieces_.push_back({.token = token, .bytes = bytes});
-  }
-}
-
-bool AnswerStream::match_stop_string(size_t known) {
-  size_t first = std::string::npos;
-  const std::string* matched = nullptr;
-  for (const auto& stop : rules_.stop_strings) {
-    // One that ended before is one that min_new_tokens let pass.
-    const size_t at = held_.find(stop, known < stop.size() ? 0 : known - stop.size() + 1);
-    if (at < first) {
-      first = at;
-      matched = &stop;
-    }
-  }
-  if (matched == nullptr) return false;
-  held_.resize(rules_.include_stop ? first + matched->size() : first);
-  ready_ += std::exchange(held_, {});
-  finish_ = Finish{.reason = FinishReason::kStop, .matched_string = *matched};
-  return true;
-}
-
-void AnswerStream::release_certain_text() {
-  if (held_.empty()) return;
-  size_t keep = 0;  // the longest tail of held_ that begins a stop string
-  for (const auto& stop : rules_.stop_strings) {
-    for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
-      if (stop[n - 1] != held_.back()) continue;  // most tails are none
-      if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) keep = n;
-    }
-  }
-  ready_.append(held_, 0, held_.size() - keep);
-  held_.erase(0, held_.size() - keep);
+  if (pieces_.empty() || pieces_.back().token != token) pieces_.push_back({.token = token});
+  pieces_.back().bytes += static_cast<int32_t>(bytes);
 }
 
 void AnswerStream::end_with(Finish finish) {
-  hold(detokenizer_.finish());
-  ready_ += std::exchange(held_, {});
+  const std::string rest = detokenizer_.finish();
+  text_ += rest;
+  add_piece(rest.size());
   finish_ = std::move(finish);
 }
 

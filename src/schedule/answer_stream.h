@@ -9,9 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "schedule/generator.h"
+#include "schedule/stop_matcher.h"
 #include "text/detokenizer.h"
 
 namespace strobe::schedule {
@@ -42,21 +44,18 @@ class AnswerStream {
   [[nodiscard]] int32_t forbidden_tokens() const { return std::max(0, rules_.min_new_tokens - tokens_); }
 
  private:
-  // Adds text that the newest token made certain.
-  void hold(const std::string& text);
-  // Looks in held_ for a stop string that ends behind its first `known` bytes; cuts and finishes when there is one.
-  bool match_stop_string(size_t known);
-  // Moves what can no longer become a stop string from held_ to ready_.
-  void release_certain_text();
+  // Adds the newest token's text, and returns it; what of it is a possible beginning of a stop string is not certain.
+  std::string_view add_text(int32_t token);
+  void add_piece(size_t bytes);
   void end_with(Finish finish);
 
-  StopRules rules_;
+  StopRules rules_;  // but for the stop strings
   std::vector<int32_t> end_tokens_;
+  StopMatcher stop_strings_;
   Detokenizer detokenizer_;
   int32_t tokens_ = 0;
-  std::string held_;               // may still become a stop string
-  std::string ready_;              // certain, not yet taken
-  std::vector<TextPiece> pieces_;  // of ready_, then of held_; after a stop string was cut off they may say more
+  std::string text_;               // not yet taken
+  std::vector<TextPiece> pieces_;  // of text_; after a stop string was cut off they may say more
   std::optional<Finish> finish_;
 };
 

@@ -149,6 +149,8 @@ class Generator {
   virtual Result<std::string> submit(GenerateRequest request, ChunkSink sink) = 0;
   // Ends a request soon with FinishReason::kAbort; unknown ids are ignored.
   virtual void abort(const std::string& id) = 0;
+  // Forgets every cached prefix; an Error when requests wait or run, or when the server shuts down.
+  virtual Result<void> flush_cache() = 0;
   [[nodiscard]] virtual GeneratorStats stats() const = 0;
 };
 

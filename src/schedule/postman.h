@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -13,7 +14,16 @@
 namespace strobe::schedule {
 
 struct Letter {
-  std::shared_ptr<const ChunkSink> sink;
+  // The step its tokens come from, which Chunk::origins tell of each; they are written on the postman's thread.
+  struct Block {
+    int32_t step = 0;
+    int32_t drafted = 0;
+    int32_t accepted = 0;
+  };
+
+  const ChunkSink* sink = nullptr;
+  std::unique_ptr<const ChunkSink> last_of;  // of a request's last letter: its sink goes with it
+  Block block;
   Chunk chunk;
 };
 

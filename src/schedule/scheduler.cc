@@ -12,8 +12,12 @@
 namespace strobe::schedule {
 namespace {
 
+double ms_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - start).count();
+}
+
 double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  return ms_between(start, Clock::now());
 }
 
 }  // namespace
@@ -126,6 +130,7 @@ void Scheduler::admit() {
     auto known = tree_.match_and_lock(tokens.first(tokens.size() - 1));
     next.pages = std::move(known.pages);
     next.prefix = known.node;
+    next.committed = static_cast<int32_t>(next.pages.size()) * pages_.page_size();
     // Those who run shall not have to give way at once: a page is left for each.
     const int32_t wanted = pages_.pages_for(std::ssize(tokens)) - static_cast<int32_t>(next.pages.size());
     if (wanted + std::ssize(running_) > available_pages()) {
@@ -135,7 +140,6 @@ void Scheduler::admit() {
     }
     STROBE_CHECK(grow(next, static_cast<int32_t>(tokens.size())), "{} pages of {}", wanted, available_pages());
     hopeless_pages_ = -1;
-    next.committed = static_cast<int32_t>(next.pages.size() - static_cast<size_t>(wanted)) * pages_.page_size();
     if (next.usage.preemptions == 0) {
       next.usage.cached_tokens = next.committed;
       next.usage.queue_ms = ms_since(next.submitted);
@@ -258,53 +262,49 @@ void Scheduler::run_step() {
   digest(result);
 }
 
-void Scheduler::digest(const engine::StepResult& result) {
+// The result's tokens become the chunks'.
+void Scheduler::digest(engine::StepResult& result) {
+  now_ = Clock::now();
   for (size_t i = 0; i < planned_.size(); ++i) {
     Sequence& sequence = *planned_[i];
     const engine::StepSequence& asked = plan_.sequences[i];
     const bool reading = sequence.prefilling();
     const bool decoding = !reading;
     const bool read_all = reading && sequence.committed + std::ssize(asked.tokens) == sequence.tokens_to_read();
-    const engine::StepOutput& output = result.outputs[i];
+    engine::StepOutput& output = result.outputs[i];
     sequence.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
     if (read_all) remember(sequence);  // others may begin like it
-    if (asked.wants_token) emit_tokens(sequence, output, decoding);
+    if (asked.wants_token) emit_tokens(sequence, std::move(output), decoding);
   }
   drop_finished();
 }
 
-void Scheduler::emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding) {
+void Scheduler::emit_tokens(Sequence& sequence, engine::StepOutput output, bool decoding) {
   Usage& usage = sequence.usage;
   if (decoding) ++usage.decode_steps;
-  Chunk chunk;
-  chunk.token_ids.reserve(output.tokens.size());
-  chunk.origins.reserve(output.tokens.size());
-  for (const int32_t token : output.tokens) {
-    sequence.tokens.push_back(token);
-    const auto place = static_cast<int32_t>(chunk.token_ids.size());
-    chunk.token_ids.push_back(token);
-    if (!output.logprobs.empty()) chunk.logprobs.push_back(output.logprobs[static_cast<size_t>(place)]);
-    chunk.origins.push_back({.step = usage.decode_steps,
-                             .block_position = place < output.accepted ? place + 1 : 0,
-                             .drafted = output.drafted});
-    if (sequence.answer.push(token)) break;
+  size_t emitted = 0;
+  for (bool ended = false; emitted < output.tokens.size() && !ended; ++emitted) {
+    ended = sequence.answer.push(output.tokens[emitted]);
   }
-  const auto emitted = static_cast<int32_t>(chunk.token_ids.size());
-  if (usage.completion_tokens == 0) usage.first_token_ms = ms_since(sequence.submitted);
-  usage.completion_tokens += emitted;
+  output.tokens.resize(emitted);
+  if (!output.logprobs.empty()) output.logprobs.resize(emitted);
+  sequence.tokens.insert(sequence.tokens.end(), output.tokens.begin(), output.tokens.end());
+  if (usage.completion_tokens == 0) usage.first_token_ms = ms_between(sequence.submitted, now_);
+  usage.completion_tokens += static_cast<int32_t>(emitted);
   if (output.drafted > 0) count_verify(usage, output);
-  counts_.generated_tokens_total += emitted;
-  window_tokens_ += emitted;
+  counts_.generated_tokens_total += static_cast<int64_t>(emitted);
+  window_tokens_ += static_cast<int64_t>(emitted);
   AnswerText news = sequence.answer.take_text();
-  chunk.text = std::move(news.text);
-  chunk.pieces = std::move(news.pieces);
-  if (sequence.answer.finish()) {
-    finish(sequence, *sequence.answer.finish(), std::move(chunk));
-    return;
-  }
-  usage.total_ms = ms_since(sequence.submitted);
-  chunk.usage = usage;
-  letters_.push_back({sequence.sink, std::move(chunk)});
+  Letter& letter = letters_.emplace_back();
+  letter.block = {.step = usage.decode_steps, .drafted = output.drafted, .accepted = output.accepted};
+  letter.chunk.token_ids = std::move(output.tokens);
+  letter.chunk.logprobs = std::move(output.logprobs);
+  letter.chunk.text = std::move(news.text);
+  letter.chunk.pieces = std::move(news.pieces);
+  if (sequence.answer.finish()) return finish(sequence, *sequence.answer.finish(), letter);
+  usage.total_ms = ms_between(sequence.submitted, now_);
+  letter.chunk.usage = usage;
+  letter.sink = sequence.sink.get();
 }
 
 void Scheduler::count_verify(Usage& usage, const engine::StepOutput& output) {
@@ -319,15 +319,16 @@ void Scheduler::count_verify(Usage& usage, const engine::StepOutput& output) {
   ++counts_.accept_histogram[place];
 }
 
-void Scheduler::finish(Sequence& sequence, Finish reason, Chunk chunk) {
+void Scheduler::finish(Sequence& sequence, Finish reason, Letter& last) {
   release_pages(sequence);
   counts_.prompt_tokens_total += sequence.usage.prompt_tokens;
   ++counts_.requests_total;
   if (reason.reason == FinishReason::kAbort) ++counts_.aborted_total;
   sequence.usage.total_ms = ms_since(sequence.submitted);
-  chunk.finish = std::move(reason);
-  chunk.usage = sequence.usage;
-  letters_.push_back({std::exchange(sequence.sink, nullptr), std::move(chunk)});
+  last.chunk.finish = std::move(reason);
+  last.chunk.usage = sequence.usage;
+  last.sink = sequence.sink.get();
+  last.last_of = std::move(sequence.sink);
   hopeless_pages_ = -1;
   timed_requests_ -= sequence.timed() ? 1 : 0;
   std::lock_guard lock(mutex_);

@@ -19,6 +19,7 @@
 #include <string>
 #include <thread>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cache/page_pool.h"
@@ -50,10 +51,8 @@ class Scheduler : public Generator {
 
   Result<std::string> submit(GenerateRequest request, ChunkSink sink) override;
   void abort(const std::string& id) override;
+  Result<void> flush_cache() override;
   [[nodiscard]] GeneratorStats stats() const override;
-
-  // Forgets every cached prefix; an Error when requests wait or run.
-  Result<void> flush_cache();
 
   // Refuses new requests and waits until the others have ended, at most this long; then aborts what is left.
   void drain(std::chrono::milliseconds patience);
@@ -79,15 +78,16 @@ class Scheduler : public Generator {
   // At most `rows` rows of one request; returns how many it takes.
   int32_t plan_part(Sequence& sequence, int32_t rows);
   void run_step();
-  void digest(const engine::StepResult& result);
-  void emit_tokens(Sequence& sequence, const engine::StepOutput& output, bool decoding);
+  void digest(engine::StepResult& result);
+  void emit_tokens(Sequence& sequence, engine::StepOutput output, bool decoding);
   void count_verify(Usage& usage, const engine::StepOutput& output);
   // What is committed of the text becomes known to others.
   void remember(Sequence& sequence);
   void release_pages(Sequence& sequence);
-  // Posts the last chunk (with whatever `chunk` holds already) and gives back what the request had. It stays in its
-  // list, without a sink, until drop_finished.
-  void finish(Sequence& sequence, Finish reason, Chunk chunk = {});
+  // Posts the last chunk (with whatever `last`, the newest of letters_, holds already) and gives back what the request
+  // had. It stays in its list, without a sink, until drop_finished.
+  void finish(Sequence& sequence, Finish reason, Letter& last);
+  void finish(Sequence& sequence, Finish reason) { finish(sequence, std::move(reason), letters_.emplace_back()); }
   void drop_finished();
   [[nodiscard]] int32_t most_pages(const GenerateRequest& request) const;
   [[nodiscard]] int32_t block_tokens(const Sequence& sequence) const;
@@ -110,6 +110,7 @@ class Scheduler : public Generator {
   engine::StepPlan plan_;
   std::vector<Sequence*> planned_;  // whose part of plan_ it is
   std::vector<Letter> letters_;     // to be posted when the books are closed
+  Clock::time_point now_;           // when the newest step had ended
   GeneratorStats counts_;
   Clock::time_point window_start_ = Clock::now();
   int64_t window_tokens_ = 0;

@@ -20,14 +20,14 @@ using Clock = std::chrono::steady_clock;
 struct Sequence {
   Sequence(GenerateRequest asked, ChunkSink to, const Tokenizer& tokenizer, std::span<const int32_t> eos_ids)
       : request(std::move(asked)),
-        sink(std::make_shared<const ChunkSink>(std::move(to))),
+        sink(std::make_unique<const ChunkSink>(std::move(to))),
         answer(tokenizer, request.stop, eos_ids, request.skip_special_tokens),
         tokens(request.prompt_ids) {
     usage.prompt_tokens = static_cast<int32_t>(request.prompt_ids.size());
   }
 
   GenerateRequest request;
-  std::shared_ptr<const ChunkSink> sink;  // nullptr: the last chunk is on its way
+  std::unique_ptr<const ChunkSink> sink;  // nullptr: the last chunk is on its way
   AnswerStream answer;
   std::vector<int32_t> tokens;                // prompt and emitted tokens
   int32_t committed = 0;                      // positions [0, committed) have their keys and values in the caches

@@ -38,21 +38,24 @@ Result<void> Scheduler::check(GenerateRequest& request) const {
 
 Result<std::string> Scheduler::submit(GenerateRequest request, ChunkSink sink) {
   STROBE_TRY(check(request));
+  // Made before the lock is taken: the scheduler's thread must not wait for it.
+  auto sequence = std::make_unique<Sequence>(std::move(request), std::move(sink), tokenizer_, options_.eos_ids);
+  std::string& id = sequence->request.id;
   std::lock_guard lock(mutex_);
   if (stopping_ || draining_) return error("the server is shutting down");
   if (std::ssize(live_ids_) >= int64_t{options_.max_running_requests} + options_.max_queued_requests) {
     return error("the queue is full ({} requests waiting)", options_.max_queued_requests);
   }
-  if (request.id.empty()) {
-    do request.id = fmt::format("{:016x}", next_id_++);
-    while (live_ids_.contains(request.id));
+  if (id.empty()) {
+    do id = fmt::format("{:016x}", next_id_++);
+    while (live_ids_.contains(id));
   }
-  if (!live_ids_.insert(request.id).second) return error("a request with id '{}' is running already", request.id);
-  std::string id = request.id;
-  inbox_.push_back(std::make_unique<Sequence>(std::move(request), std::move(sink), tokenizer_, options_.eos_ids));
+  if (!live_ids_.insert(id).second) return error("a request with id '{}' is running already", id);
+  std::string told = id;
+  inbox_.push_back(std::move(sequence));
   quiet_ = false;
   wake_.notify_one();
-  return id;
+  return told;
 }
 
 void Scheduler::abort(const std::string& id) {

@@ -64,8 +64,8 @@ class Server::Impl {
       : options_(std::move(options)),
         info_(std::move(info)),
         generator_(generator),
-        services_{info_,     options_.limits,      generator,           text, metrics_, live_, random_, *ready_,
-                  draining_, options_.flush_cache, options_.request_log},
+        services_{info_, options_.limits, generator, text,      metrics_,
+                  live_, random_,         *ready_,   draining_, options_.request_log},
         http_(options_.http, make_hooks(),
               [this](std::shared_ptr<Exchange> exchange) { handle(std::move(exchange)); }) {
     add_common_routes(router_, services_);

@@ -37,8 +37,6 @@ struct ServerOptions {
   // Records profiles for /start_profile, written below profile_dir (empty: refused). May be null: no such endpoints.
   TraceRecorder* trace = nullptr;
   std::string profile_dir;
-  // Empties the prefix cache for /flush_cache; an Error when it cannot now. May be empty.
-  std::function<Result<void>()> flush_cache;
   // Told of each text that has ended (job.h). May be empty.
   RequestLog request_log;
 };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 
 #include "base/result.h"
 #include "schedule/generator.h"
@@ -31,8 +30,6 @@ struct Services {
   RandomBits& random;
   const std::atomic<bool>& ready;
   const std::atomic<bool>& draining;
-  // Empties the prefix cache; an Error when it cannot now. May be empty: there is no cache.
-  const std::function<Result<void>()>& flush_cache;
   const RequestLog& request_log;
 
   [[nodiscard]] JobServices for_jobs() const {

@@ -53,6 +53,7 @@ void handle_server_info(const Services& services, const AcceptSinceFlush& accept
   info["tokenizer_path"] = services.info.tokenizer_path;
   info["version"] = services.info.version;
   info["status"] = services.draining ? "stopping" : services.ready ? "ready" : "starting";
+  info["vocab_size"] = services.info.vocab_tokens;
   info["max_total_num_tokens"] = stats.total_slots;
   info["max_req_input_len"] = stats.max_context_tokens - 1;
   json state;
@@ -116,18 +117,10 @@ void handle_get_load(const Services& services, Exchange& exchange) {
 }
 
 void handle_flush(const Services& services, AcceptSinceFlush& accepts, Exchange& exchange) {
-  const schedule::GeneratorStats stats = services.generator.stats();
-  const int busy = stats.running_requests + stats.queued_requests;
-  if (busy > 0) {
-    return exchange.send(to_response(
-        {.message = fmt::format("the cache is in use by {} requests; flush it when there are none", busy)}));
+  if (const auto flushed = services.generator.flush_cache(); !flushed) {
+    return exchange.send(to_response({.message = flushed.message()}));
   }
-  if (services.flush_cache) {
-    if (const auto flushed = services.flush_cache(); !flushed) {
-      return exchange.send(to_response({.message = flushed.message()}));
-    }
-  }
-  accepts.reset(stats);
+  accepts.reset(services.generator.stats());
   exchange.send({.content_type = "text/plain", .body = "Cache flushed.\n"});
 }
 

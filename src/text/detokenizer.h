@@ -21,6 +21,8 @@ class Detokenizer {
 
   // The text that became certain with this id; often empty.
   [[nodiscard]] std::string push(int32_t id);
+  // The same, put behind `out`.
+  void push(int32_t id, std::string& out);
 
   // The end: a character still unfinished becomes U+FFFD. Afterwards the Detokenizer is as new.
   [[nodiscard]] std::string finish();

@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/check.h"
@@ -23,6 +24,12 @@ std::unique_ptr<uint8_t[]> spread_ranges() {
     for (uint32_t c = kRanges[i] >> 8; c < end; ++c) table[c] = static_cast<uint8_t>(kRanges[i]);
   }
   return table;
+}
+
+// Of few bytes; simdjson is called for the rest, and for long texts, of which it makes short work.
+bool is_ascii(std::string_view text) {
+  constexpr size_t kFew = 16;
+  return text.size() <= kFew && std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 bool is_continuation(char c) {
@@ -85,7 +92,7 @@ bool is_valid_utf8(std::string_view text) {
 }
 
 size_t append_repaired_utf8(std::string& out, std::string_view bytes, bool keep_unfinished) {
-  if (is_valid_utf8(bytes)) {
+  if (is_ascii(bytes) || is_valid_utf8(bytes)) {
     out += bytes;
     return bytes.size();
   }

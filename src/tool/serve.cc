@@ -158,7 +158,6 @@ Result<int> serve_model(ServeOptions o) {
   server_options.api_key = o.api_key;
   server_options.trace = &system->trace;
   server_options.profile_dir = o.profile_dir;
-  server_options.flush_cache = [&system] { return system->scheduler->flush_cache(); };
   if (o.log_requests) {
     server_options.request_log = [](std::string_view line) { log_info("request {}", line); };
   }

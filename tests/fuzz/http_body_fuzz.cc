@@ -62,6 +62,7 @@ class InlineGenerator final : public schedule::Generator {
     return request.id;
   }
   void abort(const std::string& /*id*/) override {}
+  Result<void> flush_cache() override { return {}; }
   [[nodiscard]] schedule::GeneratorStats stats() const override {
     schedule::GeneratorStats stats;
     stats.max_context_tokens = kContext;

@@ -29,6 +29,10 @@ inline std::string number_text(const Ids& tokens) {
   return text;
 }
 
+inline void expect_end(const Listener& listener, FinishReason reason) {
+  EXPECT_EQ(listener.wait().reason, reason);
+}
+
 class SchedulerFixture : public testing::Test {
  protected:
   struct Setup {
@@ -82,6 +86,14 @@ class SchedulerFixture : public testing::Test {
     const auto id = scheduler().submit(std::move(r), listener.sink());
     EXPECT_TRUE(id.ok()) << (id.ok() ? "" : id.message());
     return listener;
+  }
+  // Holds the scheduler inside step `step` until the gate opens.
+  void hold_step(int step, Gate& reached, Gate& go_on) {
+    stepper().on_step = [step, &reached, &go_on](const engine::StepPlan&, int number) {
+      if (number != step) return;
+      reached.open();
+      go_on.pass();
+    };
   }
   // Stats are published after each step.
   GeneratorStats wait_for_stats(const std::function<bool(const GeneratorStats&)>& wanted) {

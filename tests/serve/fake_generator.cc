@@ -116,6 +116,18 @@ std::vector<schedule::GenerateRequest> FakeGenerator::requests() const {
   return requests_;
 }
 
+Result<void> FakeGenerator::flush_cache() {
+  const std::lock_guard lock(mutex_);
+  if (!running_.empty()) return error("{} requests are not done", running_.size());
+  ++flushes_;
+  return {};
+}
+
+int FakeGenerator::flushes() const {
+  const std::lock_guard lock(mutex_);
+  return flushes_;
+}
+
 int FakeGenerator::live() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(running_.size());

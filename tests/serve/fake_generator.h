@@ -51,6 +51,8 @@ class FakeGenerator final : public schedule::Generator {
 
   Result<std::string> submit(schedule::GenerateRequest request, schedule::ChunkSink sink) override;
   void abort(const std::string& id) override;
+  // Counts; an Error while a request lives.
+  Result<void> flush_cache() override;
   [[nodiscard]] schedule::GeneratorStats stats() const override;
 
   // For requests submitted from now on.
@@ -62,6 +64,7 @@ class FakeGenerator final : public schedule::Generator {
   [[nodiscard]] std::vector<schedule::GenerateRequest> requests() const;
   [[nodiscard]] int aborts() const { return aborts_; }  // of live requests
   [[nodiscard]] int live() const;
+  [[nodiscard]] int flushes() const;
   // Waits for it, a minute at most.
   [[nodiscard]] bool wait_until_live(int count) const;
   [[nodiscard]] bool wait_until_submitted(size_t count) const;
@@ -91,6 +94,7 @@ class FakeGenerator final : public schedule::Generator {
   schedule::GeneratorStats stats_;
   std::atomic<int> aborts_ = 0;
   int made_ids_ = 0;
+  int flushes_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };
