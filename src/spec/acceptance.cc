@@ -40,10 +40,10 @@ std::vector<int32_t> accept(const engine::TokenChoice& choice, const engine::Sam
 }
 
 engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const engine::RowLogits& rows,
-                                 std::span<const int32_t> drafted) {
+                                 std::span<const int32_t> drafted, AcceptRule rule) {
   const engine::TokenChoice choice(rows, sequence, drafted);
   engine::StepOutput output;
-  output.tokens = accept(choice, *sequence.sampling, drafted);
+  output.tokens = rule(choice, *sequence.sampling, drafted);
   output.logprobs = choice.logprobs(output.tokens);
   output.drafted = static_cast<int32_t>(drafted.size());
   output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;

@@ -22,9 +22,13 @@ namespace strobe::spec {
 [[nodiscard]] std::vector<int32_t> accept(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
                                           std::span<const int32_t> drafted);
 
+// What a stepper accepts by: accept() above. Tests put a wrong rule in its place, to see that they would notice.
+using AcceptRule = std::vector<int32_t> (*)(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
+                                            std::span<const int32_t> drafted);
+
 // What a sequence gets from a step: its tokens, and their log probabilities when it asks. `rows`: what the target says
 // at the rows of its block.
 [[nodiscard]] engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const engine::RowLogits& rows,
-                                               std::span<const int32_t> drafted);
+                                               std::span<const int32_t> drafted, AcceptRule rule);
 
 }  // namespace strobe::spec

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "spec/acceptance.h"
+
 namespace strobe::spec {
 
 struct DflashOptions {
@@ -12,6 +14,7 @@ struct DflashOptions {
   int32_t max_rows = 0;
   // Steps that only decode run as recordings (recorded_step.h).
   bool recorded = false;
+  AcceptRule rule = accept;
 };
 
 }  // namespace strobe::spec

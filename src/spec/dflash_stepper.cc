@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/stopwatch.h"
 #include "engine/token_choice.h"
-#include "spec/acceptance.h"
 #include "spec/draft_window.h"
 
 namespace strobe::spec {
@@ -97,7 +96,7 @@ void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResu
     if (!sequence.wants_token) continue;
     const std::span<const int32_t> drafts = drafted(i);
     const auto rows = static_cast<int64_t>(drafts.size()) + 1;
-    output = choose_tokens(sequence, words_.rows(row, rows), drafts);
+    output = choose_tokens(sequence, words_.rows(row, rows), drafts, options_.rule);
     row += rows;
   }
 }

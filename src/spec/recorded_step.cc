@@ -110,8 +110,8 @@ void RecordedStep::choose_on_host(const engine::StepPlan& plan, const Outcome& o
     const engine::StepSequence& sequence = plan.sequences[i];
     const auto first = static_cast<int64_t>(i) * options_.block_tokens;
     const int32_t tokens = sequence.block_tokens;
-    result.outputs.push_back(
-        choose_tokens(sequence, words_.rows(first, tokens), {drafted + first + 1, static_cast<size_t>(tokens - 1)}));
+    result.outputs.push_back(choose_tokens(sequence, words_.rows(first, tokens),
+                                           {drafted + first + 1, static_cast<size_t>(tokens - 1)}, options_.rule));
     for (int32_t r = 0; r <= result.outputs.back().accepted; ++r) {
       const int32_t position = sequence.first_position + r;
       committed_[static_cast<size_t>(first + r)] =

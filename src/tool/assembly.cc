@@ -74,7 +74,9 @@ void make_caches(System& system) {
   }
 }
 
-void make_stepper(System& system) {
+}  // namespace
+
+void make_stepper(System& system, spec::AcceptRule rule) {
   const EngineOptions& o = system.options;
   engine::TargetModel target{
       .recipe = &system.recipe, .weights = &system.weights, .rope = system.rope, .store = system.target_store.get()};
@@ -91,10 +93,9 @@ void make_stepper(System& system) {
                                                                 .window_tokens = o.speculative_draft_window_size,
                                                                 .page_size = o.page_size,
                                                                 .max_rows = system.max_rows,
-                                                                .recorded = recorded});
+                                                                .recorded = recorded,
+                                                                .rule = rule});
 }
-
-}  // namespace
 
 Result<std::unique_ptr<System>> assemble(const EngineOptions& options) {
   Stopwatch watch;

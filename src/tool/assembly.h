@@ -13,6 +13,7 @@
 #include "model/dflash_draft.h"
 #include "ops/exec.h"
 #include "schedule/scheduler.h"
+#include "spec/acceptance.h"
 #include "tool/options.h"
 #include "tool/plan.h"
 
@@ -40,6 +41,8 @@ struct System : Plan {
 
 // Everything but the scheduler, logged step by step. Errors name flag, file, tensor or field.
 Result<std::unique_ptr<System>> assemble(const EngineOptions& options);
+// Part of assemble(). Called once more behind it, puts a stepper with another rule in the place of the first.
+void make_stepper(System& system, spec::AcceptRule rule = spec::accept);
 // Starts the scheduler's thread.
 void start_scheduler(System& system);
 

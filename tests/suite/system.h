@@ -49,11 +49,13 @@ inline std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& 
 
 class RunningSystem {
  public:
-  explicit RunningSystem(const tool::EngineOptions& options, bool poison_free_pages = false) {
+  explicit RunningSystem(const tool::EngineOptions& options, bool poison_free_pages = false,
+                         spec::AcceptRule rule = spec::accept) {
     auto assembled = tool::assemble(options);
     if (!assembled.ok()) throw std::runtime_error(assembled.message());
     system_ = std::move(assembled).value();
     text_ = tool::make_text_service(*system_->tokenizer, options.model_path);
+    if (rule != spec::accept) tool::make_stepper(*system_, rule);
     if (poison_free_pages) poison();
     tool::start_scheduler(*system_);
   }
