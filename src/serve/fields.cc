@@ -146,7 +146,7 @@ std::vector<Field> make_table() {
       ignored("service_tier", kOpenAi, "there is one"),
       ignored("store", kOpenAi, "nothing is stored"),
       ignored("log_metrics", kGenerate, "metrics are always kept"),
-      ignored("no_logs", kBodies, "texts are written to the log with --log-requests only"),
+      ignored("no_logs", kBodies, "the log has no texts"),
       ignored("conversation_id", kGenerate, "prefixes are shared by content"),
       ignored("user_id", kGenerate, "who asks"),
       ignored("received_time", kGenerate, "a note of a router"),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "serve/api_error.h"
 
 namespace strobe::serve {
@@ -18,6 +19,10 @@ bool matches(std::string_view pattern, std::string_view path) {
 }  // namespace
 
 void Router::add(std::string method, std::string path, Handler handler, Handling handling) {
+  for (const Route& route : routes_) {
+    STROBE_CHECK(route.method != method || !matches(route.path, path), "{} {} would never be reached behind {}", method,
+                 path, route.path);
+  }
   routes_.push_back({std::move(method), std::move(path), std::move(handler), handling});
 }
 

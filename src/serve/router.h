@@ -15,7 +15,8 @@ enum class Handling { kLong, kShort };
 
 class Router {
  public:
-  // A path that ends in '*' takes every path with what stands before it.
+  // A path that ends in '*' takes every path with what stands before it. Adding what an earlier route would take away
+  // is a bug, and ends the program.
   void add(std::string method, std::string path, Handler handler, Handling handling = Handling::kLong);
   void handle(std::shared_ptr<Exchange> exchange) const;
   // The path as it was added, for metrics labels that clients cannot make up; "other" when there is none.

@@ -129,4 +129,24 @@ Result<void> check_options(EngineOptions& options) {
   return check_speculation(options);
 }
 
+Result<std::vector<std::string>> parse_origins(std::string_view list) {
+  std::vector<std::string> origins;
+  while (!list.empty()) {
+    const std::string_view origin = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), origin.size() + 1));
+    std::string_view host = origin;
+    for (const std::string_view scheme : {"https://", "http://"}) {
+      if (host.starts_with(scheme)) host.remove_prefix(scheme.size());
+    }
+    // A browser sends no path and no slash behind the host; what has one would never match.
+    const bool named = host.size() < origin.size() && !host.empty() && host.find_first_of("/?#@* ") == host.npos;
+    if (origin != "*" && !named) {
+      return error("--cors-origins: '{}'; accepted: * or origins like https://a.example and http://127.0.0.1:8080",
+                   origin);
+    }
+    origins.emplace_back(origin);
+  }
+  return origins;
+}
+
 }  // namespace strobe::tool

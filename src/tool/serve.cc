@@ -14,6 +14,7 @@
 #include "base/stopwatch.h"
 #include "serve/server.h"
 #include "tool/assembly.h"
+#include "tool/check_options.h"
 #include "tool/commands.h"
 #include "tool/self_test.h"
 #include "tool/text_adapter.h"
@@ -27,6 +28,7 @@ struct ServeOptions {
   int32_t port = 30000;
   std::string served_model_name;
   std::string api_key;
+  std::string cors_origins;
   bool log_requests = false;
   int32_t drain_seconds = 30;
   std::string spec_self_test = "on";
@@ -38,6 +40,9 @@ struct ServeOptions {
     v("--port", port, "0: any free one");
     v("--served-model-name", served_model_name, "the name that clients use; default: the model folder's");
     v("--api-key", api_key, "requests need it as a bearer token");
+    v("--cors-origins", cors_origins,
+      "web pages from these origins may use the server: https://a.example,https://b.example, or * for any; default: "
+      "none");
     v("--log-requests", log_requests,
       "one line of JSON in the log for each text that ends: ids, counts, times, no text");
     v("--drain-seconds", drain_seconds, "how long running requests may go on after SIGTERM");
@@ -138,6 +143,7 @@ Result<int> serve_model(ServeOptions o) {
     return error("--spec-self-test {}: accepted: on, off, strict", o.spec_self_test);
   }
   if (o.drain_seconds < 0) return error("--drain-seconds {}: accepted: 0 and more", o.drain_seconds);
+  STROBE_ASSIGN(auto origins, parse_origins(o.cors_origins));
   Stopwatch watch;
   default_to_pocket(o.engine);
   STROBE_ASSIGN(auto system, assemble(o.engine));
@@ -156,6 +162,7 @@ Result<int> serve_model(ServeOptions o) {
   server_options.http.host = o.host;
   server_options.http.port = static_cast<uint16_t>(o.port);
   server_options.api_key = o.api_key;
+  server_options.cors_origins = std::move(origins);
   server_options.trace = &system->trace;
   server_options.profile_dir = o.profile_dir;
   if (o.log_requests) {

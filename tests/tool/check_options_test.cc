@@ -151,5 +151,22 @@ TEST(CheckOptions, StepsAndTreesOfOtherAlgorithmsAreSetToOne) {
   EXPECT_EQ(o.speculative_eagle_topk, 1);
 }
 
+TEST(ParseOrigins, NoneOneAndSeveral) {
+  using Origins = std::vector<std::string>;
+  EXPECT_EQ(parse_origins("").value(), Origins{});
+  EXPECT_EQ(parse_origins("*").value(), Origins{"*"});
+  EXPECT_EQ(parse_origins("https://a.example,http://127.0.0.1:8080").value(),
+            (Origins{"https://a.example", "http://127.0.0.1:8080"}));
+}
+
+TEST(ParseOrigins, WhatNoBrowserSendsIsRefused) {
+  for (const char* wrong : {"a.example", "https://", "https://a.example/", "https://*.example", "ftp://a.example",
+                            "https://a.example,,", "https://a.example, https://b.example"}) {
+    const auto origins = parse_origins(wrong);
+    ASSERT_FALSE(origins.ok()) << wrong;
+    EXPECT_THAT(origins.message(), AllOf(HasSubstr("--cors-origins"), HasSubstr("https://a.example")));
+  }
+}
+
 }  // namespace
 }  // namespace strobe::tool
