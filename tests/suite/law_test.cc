@@ -1,6 +1,6 @@
 // The law at temperature 1: the first three tokens of many runs with DFlash are distributed as those of plain decoding,
-// under every field that changes a distribution. (tests/spec/acceptance_test.cc holds the rule itself to the exact law,
-// and shows that wrong rules are seen.)
+// under every field that changes a distribution; a wrong rule in the same system is seen. (tests/spec/acceptance_test.cc
+// holds the rule itself to the exact law, and knows more wrong ones.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -35,8 +35,9 @@ schedule::GenerateRequest sampled(const std::vector<int32_t>& prompt, const engi
 }
 
 void count(RunningSystem& system, const Law& law, int runs, int place, Counts& counts) {
-  // A beginning that leaves much open.
-  const auto prompt = system.text_ids("The old harbour lay quiet in the evening, and along the wall there were");
+  // A beginning of the kind that the draft knows, and which leaves much open: its guesses are likely but far from sure.
+  // Where it guesses nothing likely, no rule can be told from another.
+  const auto prompt = system.text_ids("There are 15 red and");
   std::vector<schedule::GenerateRequest> requests;
   for (int i = 0; i < runs; ++i) {
     requests.push_back(sampled(prompt, law.sampling, static_cast<uint64_t>(2 * i + place)));
