@@ -102,9 +102,9 @@ const auto kLaws =
     testing::Values(Law{"all", with([](auto&) {})}, Law{"top_k", with([](auto& s) { s.top_k = 5; })},
                     Law{"top_p", with([](auto& s) { s.top_p = 0.8F; })},
                     Law{"min_p", with([](auto& s) { s.min_p = 0.1F; })}, Law{"penalties", with([](auto& s) {
-                                                                               s.repetition_penalty = 1.3F;
-                                                                               s.presence_penalty = 0.5F;
-                                                                               s.frequency_penalty = 0.7F;
+                                                                               s.repetition_penalty = 1.1F;
+                                                                               s.presence_penalty = 0.2F;
+                                                                               s.frequency_penalty = 0.3F;
                                                                              })},
                     Law{"logit_bias", with([](auto& s) {
                           for (int32_t token = 0; token < 4000; token += 10) {
