@@ -129,9 +129,8 @@ struct Bench {
   RandomBits random;
   std::atomic<bool> ready = true;
   std::atomic<bool> draining = false;
-  std::function<Result<void>()> flush_cache;
   RequestLog request_log;
-  Services services{info, limits, generator, text, metrics, live, random, ready, draining, flush_cache, request_log};
+  Services services{info, limits, generator, text, metrics, live, random, ready, draining, request_log};
   Router router;
 
   Bench() {
