@@ -83,4 +83,16 @@ __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// --- launches of which one may begin before the one ahead of it has ended -------------------------------------------
+
+// Until the launch ahead is over and what it wrote is visible.
+__device__ inline void wait_for_launch_ahead() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// The next launch may begin as far as there is room: once all blocks of threads of this one have called this.
+__device__ inline void let_next_launch_begin() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 }  // namespace strobe::kernel::cuda

@@ -20,7 +20,6 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   const int lane = thread % 32;
   const int warp = __shfl_sync(~0U, thread / 32, 0);
   const bool timed = p.stages != nullptr && warpgroup == 0 && thread == 0;
-  if (timed) s.stages = {.begin = clock64()};
   if (threadIdx.x == 0) {
     for (int buffer = 0; buffer < 2; ++buffer) {
       for (uint64_t& part : s.full[buffer]) mbarrier_init(&part, kLoadThreads);
@@ -30,6 +29,9 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
     fence_mbarrier_init();
   }
   __syncthreads();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
+  if (timed) s.stages = {.begin = clock64()};
   if (warpgroup >= 2) {
     release_registers<kLoadRegisters>();
     const int load_warp = (warpgroup - 2) * 4 + warp;
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
       if (!more) break;
     }
     if (timed) s.stages.partials = clock64();
-    merge(p, s, phases, place);
+    merge(p, s, warpgroup * 4 + warp, lane);
     if (timed) {
       s.stages.end = clock64();
       p.stages[blockIdx.x] = s.stages;
@@ -125,8 +127,17 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                       .stages = stages};
   constexpr int kSharedBytes = sizeof(Shared);
   allow_shared_memory(reinterpret_cast<const void*>(mla_decode_e4m3_f16), kSharedBytes, "mla_decode_e4m3_f16");
-  mla_decode_e4m3_f16<<<multiprocessors(), kThreads, kSharedBytes, stream>>>(params);
-  check_launch("mla_decode_e4m3_f16");
+  // It begins while the launch ahead ends.
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(multiprocessors()),
+                                  .blockDim = kThreads,
+                                  .dynamicSmemBytes = kSharedBytes,
+                                  .stream = stream,
+                                  .attrs = &early,
+                                  .numAttrs = 1};
+  check(cudaLaunchKernelEx(&config, mla_decode_e4m3_f16, params), "mla_decode_e4m3_f16");
 }
 
 }  // namespace strobe::kernel::cuda::sm90

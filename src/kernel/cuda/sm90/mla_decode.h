@@ -12,9 +12,9 @@
 // Batch invariance: where splits are cut follows from a row's own position p alone: they are 2 (p / 2048 + 1) pages
 // long, counted from position 0, so at most 16. Rows whose splits differ in length never share a block.
 //
-// Measured on one H200 (bench/results/mla-decode-h200-*.md): 264 us for 8 rows over 131,072 positions, 70% of the
-// floor; short calls are bound by their fixed costs. The bytes that pages, queries and probabilities move through
-// shared memory limit it, not the tensor cores.
+// Measured on one H200 (bench/results/mla-decode-h200-*.md): 261 us for 8 rows over 131,072 positions, 70% of the
+// floor; short calls are bound by their fixed costs, large batches by the memory traffic of their partial results, too.
+// The bytes that pages, queries and probabilities move through shared memory limit the rest, not the tensor cores.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,7 +41,7 @@ struct MlaWorkspace {
 
 // Where one block of threads stood at which cycle of its multiprocessor: for the benchmark.
 struct MlaStages {
-  int64_t begin;         // of the kernel
+  int64_t begin;         // the launch ahead is over
   int64_t listed;        // its share of the work is known
   int64_t first_scores;  // the queries lie in shared memory
   int64_t partials;      // its partial results are written
@@ -55,6 +55,7 @@ struct MlaStages {
 //   of its row
 // All `call.request_count` requests are looked at; those with no rows do nothing. A stored number that is NaN and
 // visible to one row also makes rows NaN that stand up to 64 / heads tokens before it.
+// Reads nothing before the launch ahead of it in the stream is over, though it may begin before.
 // `stages`: [multiprocessors] on the device, or nullptr.
 void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStream_t stream,
                 MlaStages* stages = nullptr);

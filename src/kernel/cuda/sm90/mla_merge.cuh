@@ -5,7 +5,7 @@
 
 namespace strobe::kernel::cuda::sm90::mla {
 
-// One chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most.
+// A warp's part of one chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most.
 __device__ void merge_chunk(const Params& p, int block, int block_splits, int chunk, const Place& place) {
   const int row = place.row + chunk / 8 * 8;
   const int64_t slot = int64_t{block} * kMaxSplits;
@@ -67,24 +67,25 @@ __device__ inline unsigned load_acquire(const unsigned* from) {
   return value;
 }
 
-// Chunks are dealt to all blocks of threads. Whoever has one waits for the splits of its row block: all blocks of the
-// grid run at the same time and none waits before its own items are done.
-__device__ void merge(const Params& p, Shared& s, Phases& phases, const Place& place) {
-  const int chunks = s.list.total_blocks * kChunks;
-  for (int i = static_cast<int>(blockIdx.x); i < chunks; i += static_cast<int>(gridDim.x)) {
+constexpr int kMathWarps = kMathThreads / 32;
+
+// Warps' parts of chunks are dealt to all math warps. Whoever has one waits for the splits of its row block: all
+// blocks of the grid run at the same time and none waits before its own items are done.
+__device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
+  const int parts = s.list.total_blocks * kChunks;  // of 8 warps each
+  const Place place{.warpgroup = warp / 4,
+                    .thread = warp % 4 * 32 + lane,
+                    .lane = lane,
+                    .row = warp % 4 * 16 + lane / 4,
+                    .column = lane % 4 * 2};
+  for (int i = static_cast<int>(blockIdx.x); i < parts; i += static_cast<int>(gridDim.x)) {
     const int block = i / kChunks;
-    const bool first = place.warpgroup == 0 && place.thread == 0;
-    if (first) {
-      unsigned seen = 0;
-      while (((seen = load_acquire(&p.ready[block])) & 0xffff) != kMaxSplits) {
-      }
-      s.merge_splits = static_cast<int>(seen >> 16);
+    unsigned seen = 0;
+    while (((seen = load_acquire(&p.ready[block])) & 0xffff) != kMaxSplits) {
     }
-    math_barrier(s, phases);
-    const int splits = s.merge_splits;
-    merge_chunk(p, block, splits, i % kChunks, place);
-    math_barrier(s, phases);
-    if (first && atomicAdd(&p.merged[block], 1U) == kChunks - 1) {  // the last to look
+    merge_chunk(p, block, static_cast<int>(seen >> 16), i % kChunks, place);
+    __syncwarp();
+    if (lane == 0 && atomicAdd(&p.merged[block], 1U) == kChunks * kMathWarps - 1) {  // the last to look
       p.ready[block] = 0;
       p.merged[block] = 0;
     }

@@ -118,7 +118,6 @@ struct Shared {
   float row_scale[64];  // log2_scale over the power of two of the row's q
   List list;
   Cursor cursor;
-  int merge_splits;
   MlaStages stages;
 };
 static_assert(sizeof(BlockInfo) == 16);
