@@ -8,6 +8,7 @@
 
 #include "attention_case.h"
 #include "kernel/cuda/device_memory.h"
+#include "kernel/cuda/graphs.h"
 #include "kernel/cuda/sm90/mla_work.cuh"
 
 namespace strobe::kernel {
@@ -248,6 +249,66 @@ TEST(MlaDecode, SameBytesEveryTime) {
     EXPECT_TRUE(c.run(table(), chunks, DType::kBf16, DType::kBf16, 1, 1 + static_cast<uint64_t>(i)).all_row_bytes() ==
                 first.all_row_bytes());
   }
+}
+
+// A call may begin while what is ahead of it ends, but reads nothing of it before: copies, a call of its own kind, both
+// launched one by one and in a graph.
+TEST(MlaDecode, WaitsForWhatIsAhead) {
+  constexpr int64_t kHeads = 64, kRows = 8, kKeys = 300, kPages = 5;
+  std::vector<Bf16> queries(kRows * kHeads * 576);
+  for (size_t i = 0; i < queries.size(); ++i) queries[i] = to_bf16(static_cast<float>(i % 17) - 8);
+  std::vector<uint8_t> stored(kPages * 64 * 576);
+  for (size_t i = 0; i < stored.size(); ++i) stored[i] = to_e4m3(static_cast<float>(i % 13) - 6).bits;
+  const DeviceMemory source(queries);
+  DeviceMemory q(source.bytes());
+  const DeviceMemory store(stored);
+  const DeviceMemory pages(std::vector<int32_t>{3, 0, 4, 1, 2});
+  const DeviceMemory requests(std::vector<AttentionRequest>{
+      {.row_count = kRows, .first_position = kKeys - kRows, .key_count = kKeys, .pages = pages.as<int32_t>()}});
+  constexpr size_t kOutBytes = kRows * kHeads * 512 * 2;
+  DeviceMemory first(kOutBytes);
+  DeviceMemory second(kOutBytes);
+  MlaAttention call{.q = {.data = q.data(), .dtype = DType::kBf16, .stride = kHeads * 576},
+                    .store = {.data = store.data(), .dtype = DType::kE4m3, .dim = 576, .page_size = 64, .scale = 0.05F},
+                    .requests = requests.as<AttentionRequest>(),
+                    .request_count = 1,
+                    .out = {.data = first.data(), .dtype = DType::kBf16, .stride = kHeads * 512},
+                    .heads = kHeads,
+                    .latent = 512,
+                    .rope = 64,
+                    .scale = 0.01F};
+  const auto bytes_of = [](const DeviceMemory& memory) {
+    std::vector<uint8_t> bytes(memory.bytes());
+    memory.download(bytes.data(), bytes.size());
+    return bytes;
+  };
+  q.upload(queries.data(), q.bytes());
+  cuda::sm90::mla_decode(call, shared_workspace(), nullptr);
+  cuda::check(cudaDeviceSynchronize(), "mla_decode");
+  const std::vector<uint8_t> expected = bytes_of(first);
+
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  {
+    cuda::Graphs graphs(stream);
+    for (int round = 0; round < 4; ++round) {
+      first.fill(0xff);
+      second.fill(0xff);
+      q.fill(0xff);
+      graphs.run(1, [&] {
+        cuda::check(cudaMemcpyAsync(q.data(), source.data(), q.bytes(), cudaMemcpyDeviceToDevice, stream), "q");
+        call.out.data = first.data();
+        cuda::sm90::mla_decode(call, shared_workspace(), stream);
+        call.out.data = second.data();
+        cuda::sm90::mla_decode(call, shared_workspace(), stream);
+        cuda::check(cudaMemsetAsync(q.data(), 0xff, q.bytes(), stream), "q");
+      });
+      cuda::check(cudaStreamSynchronize(stream), "mla_decode");
+      EXPECT_TRUE(bytes_of(first) == expected) << "round " << round;
+      EXPECT_TRUE(bytes_of(second) == expected) << "round " << round;
+    }
+  }
+  cudaStreamDestroy(stream);
 }
 
 }  // namespace
