@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   Report report(copy_gb_s, kMatrixTflops);
   bench_mla(report, filter);
   bench_nvfp4_moe(report, filter);
+  bench_generic(report, filter);
   if (!out.empty()) {
     std::ofstream file(out);
     file << report.json(command).dump(1) << "\n";

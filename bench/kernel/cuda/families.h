@@ -14,4 +14,7 @@ void bench_mla(Report& report, const std::string& filter);
 // Routed experts in NVFP4: Kimi-K2's layer, 1 to 1024 tokens, every tiling.
 void bench_nvfp4_moe(Report& report, const std::string& filter);
 
+// The kernels of every model (kernel/cuda/generic.h); of their results it checks only that they are numbers.
+void bench_generic(Report& report, const std::string& filter);
+
 }  // namespace strobe::bench

@@ -10,8 +10,8 @@
 //
 // Nothing here allocates, waits for the device or reads its memory on the host: every launch can be captured. Kernels
 // are launched so that one may start while the one before it in the stream still runs (programmatic dependent launch);
-// it reads and writes nothing but weights of matrix products before that one is done. Weights must therefore not be
-// written by a kernel right before: load them by copies, or synchronise once after loading.
+// it reads nothing but weights (of matrix products and norms) and writes nothing before that one is done. Weights must
+// therefore not be written by a kernel right before: load them by copies, or synchronise once after loading.
 //
 // Rows that start on 16 bytes are faster; where they start does not change a bit of the result.
 #pragma once

@@ -62,11 +62,14 @@ __global__ void __launch_bounds__(kThreads) argmax_kernel(Argmax call) {
 __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads) argmax_long_kernel(Argmax call) {
   __shared__ Candidate of_blocks[kCluster];
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  // Nobody writes into a block that has not started.
+  asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
   wait_for_predecessor();
   let_successor_start();
   const int block = static_cast<int>(cluster.block_rank());
   const int64_t row = blockIdx.x / kCluster;
   const Candidate best = largest_of_block(call.logits + row * call.stride, call.columns, block, kCluster);
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
   if (threadIdx.x == 0) cluster.map_shared_rank(of_blocks, 0)[block] = best;
   cluster.sync();
   if (block != 0 || threadIdx.x >= 32) return;

@@ -15,6 +15,7 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kHeads = 4;   // of one block
 constexpr int kBlock = 32;  // positions: a lane has one in the softmax
+constexpr int kGroup = 4;   // positions whose numbers are on their way together
 constexpr float kNothing = -__builtin_huge_valf();
 constexpr float kLog2E = 1.4426950408889634F;
 
@@ -65,6 +66,22 @@ __device__ float dot_4(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
+// Adds up 16 numbers over the lanes of a warp: number i in lanes 2 i and 2 i + 1.
+__device__ float sum_16_over_lanes(float (&v)[16]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = 8; half > 0; half /= 2) {
+    const bool upper = (lane & (2 * half)) != 0;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float kept = upper ? v[i + half] : v[i];
+      const float given = upper ? v[i] : v[i + half];
+      v[i] = kept + __shfl_xor_sync(~0U, given, 2 * half);
+    }
+  }
+  return v[0] + __shfl_xor_sync(~0U, v[0], 1);
+}
+
 // The softmax of one head so far, over the positions of one warp.
 struct Running {
   float highest = kNothing;
@@ -75,18 +92,34 @@ struct Running {
 // be multiplied by.
 __device__ float add_scores(Running& running, float score, float* shrink) {
   const float highest = fmaxf(running.highest, largest_of_warp(score));
-  *shrink = highest == kNothing ? 1.0F : exp2f(running.highest - highest);
-  const float weight = score == kNothing ? 0.0F : exp2f(score - highest);
+  *shrink = highest == kNothing ? 1.0F : exp2_approximate(running.highest - highest);
+  const float weight = score == kNothing ? 0.0F : exp2_approximate(score - highest);
   running.highest = highest;
   running.total = running.total * *shrink + sum_of_warp(weight);
   return weight;
 }
 
-// kPieces: of 128 numbers in a value.
-template <int kPieces>
-__global__ void __launch_bounds__(32 * kWarps) any_attention_kernel(const __grid_constant__ AnyAttention call) {
-  __shared__ __align__(16) float queries[kHeads][kMaxAttentionKeyDim];
+// How numbers of stores are read: by type in vectors, or one by one.
+enum class StoreLoad { kF32, kBf16, kE4m3, kAny };
+
+template <StoreLoad kLoad>
+__device__ float4 load_4(const PagedStore& store, int64_t start, int column, int columns) {
+  if constexpr (kLoad == StoreLoad::kAny) {
+    return read_4_guarded(store.data, store.dtype, start, column, columns, false);
+  } else {
+    constexpr DType kType = kLoad == StoreLoad::kF32    ? DType::kF32
+                            : kLoad == StoreLoad::kBf16 ? DType::kBf16
+                                                        : DType::kE4m3;
+    return read_4_guarded(store.data, kType, start, column, columns, true);
+  }
+}
+
+// kKeyPieces, kPieces: of 128 numbers in a key and in a value.
+template <StoreLoad kLoad, int kKeyPieces, int kPieces>
+__global__ void __launch_bounds__(32 * kWarps, 1) any_attention_kernel(const __grid_constant__ AnyAttention call) {
+  __shared__ __align__(16) float queries[kHeads][128 * kKeyPieces];
   __shared__ __align__(16) float sums[kWarps][128 * kPieces];
+  __shared__ __align__(16) float of_positions[kWarps][kHeads][kBlock];  // scores, then weights
   __shared__ Running runnings[kHeads][kWarps];
   wait_for_predecessor();
   let_successor_start();
@@ -104,10 +137,9 @@ __global__ void __launch_bounds__(32 * kWarps) any_attention_kernel(const __grid
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
 
-  const int key_room = (call.key_dim + 127) / 128 * 128;
-  for (int i = static_cast<int>(threadIdx.x); i < kHeads * key_room; i += 32 * kWarps) {
-    const int h = i / key_room;
-    const int c = i % key_room;
+  for (int i = static_cast<int>(threadIdx.x); i < kHeads * 128 * kKeyPieces; i += 32 * kWarps) {
+    const int h = i / (128 * kKeyPieces);
+    const int c = i % (128 * kKeyPieces);
     const bool there = h < heads && c < call.key_dim;
     queries[h][c] = there ? get(call.q, row, int64_t{first_head + h} * call.key_dim + c) : 0.0F;
   }
@@ -120,56 +152,81 @@ __global__ void __launch_bounds__(32 * kWarps) any_attention_kernel(const __grid
     if (base + kBlock <= seen.first) continue;
     const int mine = base + lane;
     const bool visible = mine >= seen.first && mine < seen.last;
-    const int slot = visible ? static_cast<int>(slot_of(request.pages, call.k.page_size, mine)) : 0;
-    float scores[kHeads] = {kNothing, kNothing, kNothing, kNothing};
-    const int begin = max(seen.first - base, 0);
-    const int end = min(seen.last - base, kBlock);
-#pragma unroll 2
-    for (int i = begin; i < end; ++i) {
-      const int64_t start = int64_t{__shfl_sync(~0U, slot, i)} * call.k.dim + int64_t{group} * call.key_dim;
-      float dots[kHeads] = {};
-      for (int c = 4 * lane; c < call.key_dim; c += 128) {
-        const float4 key = read_4_guarded(call.k.data, call.k.dtype, start, c, call.key_dim, call.aligned);
+    const int slot = visible ? static_cast<int>(slot_of(request.pages, call.k.page_size, mine)) : -1;
+    // Groups of four positions: all their numbers are asked for before the first is used.
+    for (int i = 0; i < kBlock; i += kGroup) {
+      if (base + i + kGroup <= seen.first || base + i >= seen.last) continue;
+      float4 keys[kGroup][kKeyPieces];
 #pragma unroll
-        for (int h = 0; h < kHeads; ++h) {
-          dots[h] = dot_4(*reinterpret_cast<const float4*>(&queries[h][c]), key, dots[h]);
+      for (int p = 0; p < kGroup; ++p) {
+        const int from = __shfl_sync(~0U, slot, i + p);
+#pragma unroll
+        for (int piece = 0; piece < kKeyPieces; ++piece) {
+          const int c = 128 * piece + 4 * lane;
+          keys[p][piece] = {0, 0, 0, 0};
+          if (from < 0 || c >= call.key_dim) continue;
+          keys[p][piece] = load_4<kLoad>(call.k, from * call.k.dim + group * call.key_dim, c, call.key_dim);
         }
       }
+      float dots[kGroup * kHeads] = {};
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h) {
-        const float score = sum_of_warp(dots[h]) * call.scale;
-        if (lane == i) scores[h] = score;
+      for (int piece = 0; piece < kKeyPieces; ++piece) {
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          const float4 q = *reinterpret_cast<const float4*>(&queries[h][128 * piece + 4 * lane]);
+#pragma unroll
+          for (int p = 0; p < kGroup; ++p) {
+            dots[p * kHeads + h] = dot_4(q, keys[p][piece], dots[p * kHeads + h]);
+          }
+        }
       }
+      const float score = sum_16_over_lanes(dots) * call.scale;
+      if (lane % 2 == 0) of_positions[warp][lane / 2 % kHeads][i + lane / 2 / kHeads] = score;
     }
-    float weights[kHeads];
+    __syncwarp();
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
       float shrink;
-      weights[h] = add_scores(running[h], visible ? scores[h] : kNothing, &shrink);
+      const float weight = add_scores(running[h], visible ? of_positions[warp][h][lane] : kNothing, &shrink);
+      __syncwarp();
+      of_positions[warp][h][lane] = weight;
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
         acc[h][i] = {acc[h][i].x * shrink, acc[h][i].y * shrink, acc[h][i].z * shrink, acc[h][i].w * shrink};
       }
     }
-#pragma unroll 2
-    for (int i = begin; i < end; ++i) {
-      const int64_t start = int64_t{__shfl_sync(~0U, slot, i)} * call.v.dim + int64_t{group} * call.value_dim;
-      float weight[kHeads];
+    __syncwarp();
+    for (int i = 0; i < kBlock; i += kGroup) {
+      if (base + i + kGroup <= seen.first || base + i >= seen.last) continue;
+      float4 values[kGroup][kPieces];
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h) weight[h] = __shfl_sync(~0U, weights[h], i);
+      for (int p = 0; p < kGroup; ++p) {
+        const int from = __shfl_sync(~0U, slot, i + p);
 #pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        const int c = 128 * piece + 4 * lane;
-        if (c >= call.value_dim) continue;
-        const float4 v = read_4_guarded(call.v.data, call.v.dtype, start, c, call.value_dim, call.aligned);
+        for (int piece = 0; piece < kPieces; ++piece) {
+          const int c = 128 * piece + 4 * lane;
+          values[p][piece] = {0, 0, 0, 0};
+          if (from < 0 || c >= call.value_dim) continue;
+          values[p][piece] = load_4<kLoad>(call.v, from * call.v.dim + group * call.value_dim, c, call.value_dim);
+        }
+      }
 #pragma unroll
-        for (int h = 0; h < kHeads; ++h) {
-          float4& a = acc[h][piece];
-          a = {fmaf(weight[h], v.x, a.x), fmaf(weight[h], v.y, a.y), fmaf(weight[h], v.z, a.z),
-               fmaf(weight[h], v.w, a.w)};
+      for (int h = 0; h < kHeads; ++h) {
+        const float4 four = *reinterpret_cast<const float4*>(&of_positions[warp][h][i]);
+        const float weights[kGroup] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int p = 0; p < kGroup; ++p) {
+#pragma unroll
+          for (int piece = 0; piece < kPieces; ++piece) {
+            const float4 v = values[p][piece];
+            float4& a = acc[h][piece];
+            a = {fmaf(weights[p], v.x, a.x), fmaf(weights[p], v.y, a.y), fmaf(weights[p], v.z, a.z),
+                 fmaf(weights[p], v.w, a.w)};
+          }
         }
       }
     }
+    __syncwarp();
   }
 
 #pragma unroll
@@ -187,7 +244,7 @@ __global__ void __launch_bounds__(32 * kWarps) any_attention_kernel(const __grid
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
       const float own = runnings[h][w].highest;
-      factors[w] = own == kNothing ? 0.0F : exp2f(own - highest);
+      factors[w] = own == kNothing ? 0.0F : exp2_approximate(own - highest);
       total += runnings[h][w].total * factors[w];
     }
     const bool nothing = seen.first >= seen.last;
@@ -202,16 +259,30 @@ __global__ void __launch_bounds__(32 * kWarps) any_attention_kernel(const __grid
   }
 }
 
+template <StoreLoad kLoad>
+void launch_any(const AnyAttention& call, dim3 grid, cudaStream_t stream) {
+  if (call.key_dim <= 128 && call.value_dim <= 128) {
+    launch("attention", any_attention_kernel<kLoad, 1, 1>, grid, 32 * kWarps, 0, stream, call);
+  } else if (call.key_dim <= 256 && call.value_dim <= 256) {
+    launch("attention", any_attention_kernel<kLoad, 2, 2>, grid, 32 * kWarps, 0, stream, call);
+  } else {
+    launch("attention", any_attention_kernel<kLoad, 5, 4>, grid, 32 * kWarps, 0, stream, call);
+  }
+}
+
 void any_attention(const AnyAttention& call, int64_t rows, cudaStream_t stream) {
+  static_assert(kMaxAttentionKeyDim <= 5 * 128 && kMaxAttentionValueDim <= 4 * 128);
   if (rows == 0 || call.request_count == 0) return;
   const dim3 grid(static_cast<unsigned>(rows),
                   static_cast<unsigned>(call.groups) * blocks_for(call.heads_per_group, kHeads));
-  if (call.value_dim <= 128) {
-    launch("attention", any_attention_kernel<1>, grid, 32 * kWarps, 0, stream, call);
-  } else if (call.value_dim <= 256) {
-    launch("attention", any_attention_kernel<2>, grid, 32 * kWarps, 0, stream, call);
+  if (!call.aligned || call.k.dtype != call.v.dtype) {
+    launch_any<StoreLoad::kAny>(call, grid, stream);
+  } else if (call.k.dtype == DType::kF32) {
+    launch_any<StoreLoad::kF32>(call, grid, stream);
+  } else if (call.k.dtype == DType::kBf16) {
+    launch_any<StoreLoad::kBf16>(call, grid, stream);
   } else {
-    launch("attention", any_attention_kernel<4>, grid, 32 * kWarps, 0, stream, call);
+    launch_any<StoreLoad::kE4m3>(call, grid, stream);
   }
 }
 

@@ -61,7 +61,7 @@ struct Kind {
 
 constexpr int kKinds = 16;  // more than there are: three numbers of classes for three of the kernels
 constexpr int64_t kFewRows = 32;
-constexpr int64_t kManyTiles = 132;  // as many as the GPU has multiprocessors, or more
+constexpr int64_t kManyTiles = 90;  // nearly as many as the GPU has multiprocessors
 
 Kind kind_of(const GemmProblem& p) {
   const QuantTensor& w = p.weight;

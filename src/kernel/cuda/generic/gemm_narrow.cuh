@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(32 * kMaxClasses)
     gemm_narrow(const __grid_constant__ DeviceProblems<kProblems> problems) {
   constexpr int kTokens = 8 * kTokenTiles;
   constexpr int kPad = 20;  // floats between tokens: no two lanes of a warp write to one bank
-  constexpr int kAhead = kLoad != GemmLoad::kBf16 ? 1 : kTokenTiles == 1 ? 4 : kTokenTiles == 2 ? 2 : 1;  // chunks
+  constexpr int kAhead = kLoad != GemmLoad::kBf16 ? 1 : kTokenTiles == 1 ? 4 : 2;  // chunks
+  constexpr int kXAhead = kTokenTiles == 4 ? 1 : kAhead;
   __shared__ float partial[kMaxClasses][kTokens][kPad];
   const DeviceProblem& p = problems.problem[blockIdx.z];
   const int row0 = static_cast<int>(blockIdx.x) * kOutTile;
@@ -111,24 +112,23 @@ __global__ void __launch_bounds__(32 * kMaxClasses)
   float sums[kTokenTiles][4] = {};
   for (int first = warp; first < chunks; first += kAhead * classes) {
     if (first != warp) load_weights(first);
-    uint4 x[kAhead][2][kTokenTiles];
+    uint4 x[kXAhead][2][kTokenTiles];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
+      if (i % kXAhead == 0) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int column = (first + i * classes) * kChunk + 32 * half + 8 * t;
+        for (int k = 0; k < 2 * kXAhead; ++k) {
+          const int column = (first + (i + k / 2) * classes) * kChunk + 32 * (k % 2) + 8 * t;
 #pragma unroll
-        for (int j = 0; j < kTokenTiles; ++j) x[i][half][j] = load_x<kLoad>(p, sources[j], column);
+          for (int j = 0; j < kTokenTiles; ++j) x[k / 2][k % 2][j] = load_x<kLoad>(p, sources[j], column);
+        }
       }
-    }
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
       if (first + i * classes >= chunks) break;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int j = 0; j < kTokenTiles; ++j) {
-          multiply_32_columns(sums[j], weights[i][half][0], weights[i][half][1], x[i][half][j]);
+          multiply_32_columns(sums[j], weights[i][half][0], weights[i][half][1], x[i % kXAhead][half][j]);
         }
       }
     }

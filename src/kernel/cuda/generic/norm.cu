@@ -14,15 +14,27 @@ __device__ float sum_of_warp(float value) {
   return value;
 }
 
+__device__ float add_squares(const float4& x, float sum) {
+  return fmaf(x.w, x.w, fmaf(x.z, x.z, fmaf(x.y, x.y, fmaf(x.x, x.x, sum))));
+}
+
+constexpr int kPieces = 4;  // that a thread keeps in registers
+
 // kThreads: of one group. Each thread has every kThreads-th piece of four numbers.
 template <int kThreads>
 __global__ void __launch_bounds__(kThreads == 32 ? 32 * kWarpsOfSmall : kThreads)
     rms_norm_kernel(RmsNorm call, bool aligned) {
   constexpr int kWarps = kThreads / 32;
   __shared__ float sums[kWarps];
+  const int thread = static_cast<int>(threadIdx.x) % kThreads;
+  const auto read_weight = [&](int64_t column) {
+    return read_4_guarded(call.weight, DType::kF32, 0, column, call.dim, aligned);
+  };
+  float4 weights[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) weights[i] = read_weight(4 * thread + i * 4 * kThreads);
   wait_for_predecessor();
   let_successor_start();
-  const int thread = static_cast<int>(threadIdx.x) % kThreads;
   const int64_t index = kThreads == 32 ? int64_t{blockIdx.x} * kWarpsOfSmall + threadIdx.x / 32 : int64_t{blockIdx.x};
   if (index >= call.rows * call.groups) return;
   const int64_t row = index / call.groups;
@@ -33,13 +45,18 @@ __global__ void __launch_bounds__(kThreads == 32 ? 32 * kWarpsOfSmall : kThreads
     return read_4_guarded(call.x.data, call.x.dtype, x_start, column, call.dim, aligned);
   };
 
+  constexpr int kStep = 4 * kThreads;
+  float4 x[kPieces];
   float squares = 0;
-  for (int64_t column = 4 * thread; column < call.dim; column += 4 * kThreads) {
-    const float4 x = read(column);
-    squares = fmaf(x.x, x.x, squares);
-    squares = fmaf(x.y, x.y, squares);
-    squares = fmaf(x.z, x.z, squares);
-    squares = fmaf(x.w, x.w, squares);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int64_t column = 4 * thread + i * kStep;
+    x[i] = column < call.dim ? read(column) : float4{0, 0, 0, 0};
+  }
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) squares = add_squares(x[i], squares);
+  for (int64_t column = 4 * thread + kPieces * kStep; column < call.dim; column += kStep) {
+    squares = add_squares(read(column), squares);
   }
   squares = sum_of_warp(squares);
   if constexpr (kWarps > 1) {
@@ -52,11 +69,17 @@ __global__ void __launch_bounds__(kThreads == 32 ? 32 * kWarpsOfSmall : kThreads
   const float inverse = 1.0F / sqrtf(squares / static_cast<float>(call.dim) + call.epsilon);
 
   // y may be x: a thread writes where only it has read.
-  for (int64_t column = 4 * thread; column < call.dim; column += 4 * kThreads) {
-    const float4 x = read(column);
-    const float4 w = read_4_guarded(call.weight, DType::kF32, 0, column, call.dim, aligned);
-    const float4 y = {x.x * inverse * w.x, x.y * inverse * w.y, x.z * inverse * w.z, x.w * inverse * w.w};
+  const auto write = [&](int64_t column, const float4& v, const float4& w) {
+    const float4 y = {v.x * inverse * w.x, v.y * inverse * w.y, v.z * inverse * w.z, v.w * inverse * w.w};
     write_4_guarded(call.y.data, call.y.dtype, y_start, column, call.dim, aligned, y);
+  };
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int64_t column = 4 * thread + i * kStep;
+    if (column < call.dim) write(column, x[i], weights[i]);
+  }
+  for (int64_t column = 4 * thread + kPieces * kStep; column < call.dim; column += kStep) {
+    write(column, read(column), read_weight(column));
   }
 }
 

@@ -107,6 +107,13 @@ __device__ inline void write_4_guarded(void* data, DType dtype, int64_t row_star
   }
 }
 
+// 2^x: 2^-infinity is 0, 2^0 is 1.
+__device__ inline float exp2_approximate(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Whether rows `stride` numbers apart can be read in vectors of `count` numbers.
 inline bool vectors_of(int count, const void* data, DType dtype, int64_t stride) {
   const auto address = reinterpret_cast<uintptr_t>(data);
@@ -116,27 +123,26 @@ inline bool vectors_of_4(const Rows& rows) {
   return vectors_of(4, rows.data, rows.dtype, rows.stride);
 }
 
-// Eight numbers as bf16, of a row of `columns`: zeros behind its end. `aligned`: vectors_of(8) and vectors_of(4) of f32
-// hold for the rows.
+// read_8_as_bf16 where vectors do not fit; apart, because the code of eight guarded reads is long.
+static __device__ __noinline__ uint4 read_8_one_by_one(const Rows& rows, int64_t start, int count) {
+  const auto read = [&](int i) { return i < count ? read_number(rows.data, rows.dtype, start + i) : 0.0F; };
+  return {float_bf16x2(read(0), read(1)), float_bf16x2(read(2), read(3)), float_bf16x2(read(4), read(5)),
+          float_bf16x2(read(6), read(7))};
+}
+
+// Eight numbers as bf16, of a row of `columns`: zeros behind its end. `aligned`: what vectors_of_8 says of the rows.
 __device__ inline uint4 read_8_as_bf16(const Rows& rows, int64_t row, int64_t column, int64_t columns, bool aligned) {
   const int64_t start = row * rows.stride + column;
-  if (aligned && column + 8 <= columns) {
-    if (rows.dtype == DType::kBf16)
-      return *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(rows.data) + start);
-    const float4* f = reinterpret_cast<const float4*>(static_cast<const float*>(rows.data) + start);
-    const float4 a = f[0];
-    const float4 b = f[1];
-    return {float_bf16x2(a.x, a.y), float_bf16x2(a.z, a.w), float_bf16x2(b.x, b.y), float_bf16x2(b.z, b.w)};
+  if (!aligned || column + 8 > columns) {
+    return read_8_one_by_one(rows, start, static_cast<int>(columns > column + 8 ? 8 : columns - column));
   }
-  uint32_t pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int64_t c = column + 2 * i;
-    const float low = c < columns ? read_number(rows.data, rows.dtype, start + 2 * i) : 0.0F;
-    const float high = c + 1 < columns ? read_number(rows.data, rows.dtype, start + 2 * i + 1) : 0.0F;
-    pairs[i] = float_bf16x2(low, high);
+  if (rows.dtype == DType::kBf16) {
+    return *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(rows.data) + start);
   }
-  return {pairs[0], pairs[1], pairs[2], pairs[3]};
+  const float4* f = reinterpret_cast<const float4*>(static_cast<const float*>(rows.data) + start);
+  const float4 a = f[0];
+  const float4 b = f[1];
+  return {float_bf16x2(a.x, a.y), float_bf16x2(a.z, a.w), float_bf16x2(b.x, b.y), float_bf16x2(b.z, b.w)};
 }
 // What read_8_as_bf16 wants to know.
 inline bool vectors_of_8(const Rows& rows) {
