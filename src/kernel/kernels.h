@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string_view>
 
 #include "kernel/args.h"
 #include "kernel/cpu_kernels.h"
@@ -43,7 +42,6 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual Memory& memory() = 0;
   [[nodiscard]] virtual const WeightForms& forms() const = 0;
   [[nodiscard]] DType activation() const { return forms().activation; }
@@ -88,7 +86,6 @@ class HostKernels final : public Kernels {
  public:
   HostKernels(WorkerPool& pool, const CpuKernels& table) : pool_(pool), table_(table), forms_(weight_forms(table)) {}
 
-  [[nodiscard]] std::string_view name() const override { return table_.name; }
   [[nodiscard]] Memory& memory() override { return host_memory(); }
   [[nodiscard]] const WeightForms& forms() const override { return forms_; }
 

@@ -92,6 +92,15 @@ int64_t total_rows(const std::vector<Chunk>& chunks) {
 
 }  // namespace
 
+AttentionOptions gqa_options(int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  return {.mla = false,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .key_dim = head_dim,
+          .value_dim = head_dim,
+          .scale = 1 / std::sqrt(static_cast<float>(head_dim))};
+}
+
 std::string describe(const AttentionOptions& o) {
   return fmt::format("{} heads over {} of {}/{}, {} x {} in pages of {}, {}, window {}", o.heads, o.kv_heads, o.key_dim,
                      o.value_dim, to_string(o.store), o.store_scale, o.page_size, o.causal ? "causal" : "not causal",

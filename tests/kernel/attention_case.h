@@ -28,6 +28,9 @@ struct AttentionOptions {
   std::vector<int64_t> lengths;        // positions of each request
 };
 
+// GQA of this shape, its scores scaled as models do.
+AttentionOptions gqa_options(int64_t heads, int64_t kv_heads, int64_t head_dim);
+
 std::string describe(const AttentionOptions& options);
 
 // Rows [first, first + count) of a request in a call that may see positions [0, key_count).

@@ -5,15 +5,6 @@
 namespace strobe::kernel {
 namespace {
 
-AttentionOptions gqa(int64_t heads, int64_t kv_heads, int64_t head_dim) {
-  return {.mla = false,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .key_dim = head_dim,
-          .value_dim = head_dim,
-          .scale = 1 / std::sqrt(static_cast<float>(head_dim))};
-}
-
 class GqaTest : public TableTest {
  protected:
   [[nodiscard]] std::vector<DType> stores() const { return store_types(table()); }
@@ -23,7 +14,7 @@ TEST_P(GqaTest, KeyCounts) {
   for (const DType store : stores()) {
     for (const int32_t page_size : {64, 16, 1}) {
       for (const bool causal : {true, false}) {
-        AttentionOptions o = gqa(4, 2, 32);
+        AttentionOptions o = gqa_options(4, 2, 32);
         o.store = store;
         o.page_size = page_size;
         o.causal = causal;
@@ -43,7 +34,7 @@ TEST_P(GqaTest, HeadsAndSizes) {
        {Shape{1, 1, 64}, Shape{8, 2, 64}, Shape{8, 8, 64}, Shape{64, 8, 128}, Shape{6, 2, 40}, Shape{5, 1, 20},
         Shape{9, 3, 33}, Shape{34, 2, 16}, Shape{2, 1, 256}, Shape{3, 3, 1}}) {
     for (const DType store : stores()) {
-      AttentionOptions o = gqa(heads, kv_heads, head_dim);
+      AttentionOptions o = gqa_options(heads, kv_heads, head_dim);
       o.store = store;
       o.store_scale = store == DType::kE4m3 ? 0.05F : 1.0F;
       o.causal = turn % 3 != 0;
@@ -57,7 +48,7 @@ TEST_P(GqaTest, HeadsAndSizes) {
 
 TEST_P(GqaTest, ExtremeScores) {
   for (const DType store : stores()) {
-    AttentionOptions o = gqa(4, 2, 32);
+    AttentionOptions o = gqa_options(4, 2, 32);
     o.store = store;
     expect_attention_extreme_scores(table(), o);
     o.causal = false;
@@ -67,7 +58,7 @@ TEST_P(GqaTest, ExtremeScores) {
 
 TEST_P(GqaTest, Windows) {
   for (const int32_t window : {1, 2, 16, 63, 64, 65, 128, 1000}) {
-    AttentionOptions o = gqa(4, 2, 32);
+    AttentionOptions o = gqa_options(4, 2, 32);
     o.window = window;
     o.lengths = {200, 3, 64, 65};
     const AttentionCase c(o, 100);
@@ -80,7 +71,7 @@ TEST_P(GqaTest, Windows) {
 
 // A window means nothing where attention is not causal.
 TEST_P(GqaTest, NoWindowWithoutCausality) {
-  AttentionOptions o = gqa(4, 2, 32);
+  AttentionOptions o = gqa_options(4, 2, 32);
   o.causal = false;
   o.window = 7;
   o.lengths = {100};
@@ -90,7 +81,7 @@ TEST_P(GqaTest, NoWindowWithoutCausality) {
 TEST_P(GqaTest, FirstVisible) {
   for (const bool causal : {false, true}) {
     for (const int32_t window : {0, 40}) {
-      AttentionOptions o = gqa(4, 2, 32);
+      AttentionOptions o = gqa_options(4, 2, 32);
       o.causal = causal;
       o.window = window;
       o.lengths = {200, 200, 200, 130, 66, 8};
@@ -105,7 +96,7 @@ TEST_P(GqaTest, FirstVisible) {
 }
 
 TEST_P(GqaTest, NothingVisibleGivesZeros) {
-  AttentionOptions o = gqa(4, 2, 32);
+  AttentionOptions o = gqa_options(4, 2, 32);
   o.causal = false;
   o.lengths = {64, 70};
   o.first_visible = {64, 100};
@@ -116,7 +107,7 @@ TEST_P(GqaTest, NothingVisibleGivesZeros) {
 
 // What a row may not see may hold NaN: positions before its window, positions before first_visible.
 TEST_P(GqaTest, UnseenPositionsMayBeNan) {
-  AttentionOptions o = gqa(4, 2, 32);
+  AttentionOptions o = gqa_options(4, 2, 32);
   o.lengths = {150};
   o.first_visible = {101};
   for (const bool causal : {true, false}) {
@@ -146,7 +137,7 @@ TEST_P(GqaTest, UnseenPositionsMayBeNan) {
 TEST_P(GqaTest, BatchInvariant) {
   for (const DType store : stores()) {
     for (const bool causal : {true, false}) {
-      AttentionOptions o = gqa(8, 2, 64);
+      AttentionOptions o = gqa_options(8, 2, 64);
       o.store = store;
       o.store_scale = store == DType::kE4m3 ? 0.05F : 1.0F;
       o.causal = causal;
@@ -158,21 +149,21 @@ TEST_P(GqaTest, BatchInvariant) {
 }
 
 TEST_P(GqaTest, BatchInvariantInOtherShapes) {
-  AttentionOptions o = gqa(5, 1, 20);
+  AttentionOptions o = gqa_options(5, 1, 20);
   o.lengths = {65, 3, 100};
   expect_attention_invariant(table(), o);
-  o = gqa(6, 6, 33);
+  o = gqa_options(6, 6, 33);
   o.page_size = 16;
   o.causal = false;
   o.lengths = {64, 9, 130};
   expect_attention_invariant(table(), o);
-  o = gqa(32, 2, 128);
+  o = gqa_options(32, 2, 128);
   o.lengths = {20, 3, 70};
   expect_attention_invariant(table(), o);
 }
 
 TEST_P(GqaTest, BatchInvariantWithWindows) {
-  AttentionOptions o = gqa(8, 2, 64);
+  AttentionOptions o = gqa_options(8, 2, 64);
   o.lengths = {64, 9, 1, 65, 130, 300};
   for (const int32_t window : {1, 64, 100}) {
     o.window = window;
@@ -187,7 +178,7 @@ TEST_P(GqaTest, BatchInvariantWithWindows) {
 
 // Long enough for splits of any length to be cut in several places.
 TEST_P(GqaTest, BatchInvariantOverLongContexts) {
-  AttentionOptions o = gqa(2, 1, 24);
+  AttentionOptions o = gqa_options(2, 1, 24);
   o.lengths = {513, 9, 1100};
   expect_attention_invariant(table(), o);
 }

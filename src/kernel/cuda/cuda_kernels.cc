@@ -18,14 +18,6 @@ namespace {
 
 constexpr int kRequiredMajor = 9;  // sm_90a code runs on 9.0 alone
 
-WeightFormat same_format(WeightFormat format) {
-  return format;
-}
-
-QuantTensor copy_weight(const QuantTensor& weight, void* packed) {
-  return ref_kernels().pack(weight, packed);
-}
-
 bool fuses_experts(int64_t hidden, int64_t inter) {
   return hidden % 64 == 0 && inter % 64 == 0;
 }
@@ -58,7 +50,6 @@ class CudaKernels final : public Kernels {
   CudaKernels(int index, const CudaOptions& options)
       : memory_(index), graphs_(memory_.stream()), options_(options), forms_(cuda_weight_forms()) {}
 
-  [[nodiscard]] std::string_view name() const override { return "sm90"; }
   [[nodiscard]] Memory& memory() override { return memory_; }
   [[nodiscard]] const WeightForms& forms() const override { return forms_; }
 
@@ -172,9 +163,10 @@ Result<CudaDeviceInfo> find_cuda_device(int index) {
 }
 
 WeightForms cuda_weight_forms() {
+  // As checkpoints hold them, but for the experts.
   return {.activation = DType::kBf16,
-          .packed_format = cuda::same_format,
-          .pack = cuda::copy_weight,
+          .packed_format = ref_kernels().packed_format,
+          .pack = ref_kernels().pack,
           .fuses_experts = cuda::fuses_experts,
           .fused_bytes = cuda::nvfp4_packed_bytes,
           .pack_gate_up = cuda::pack_gate_up,

@@ -41,6 +41,11 @@ Buffer CudaMemory::allocate(int64_t bytes) {
   return Buffer(data, bytes, device(), [](void* memory) { cudaFree(memory); });
 }
 
+void* CudaMemory::free_pinned(int64_t bytes) {
+  if (pinned_used_ + bytes > kPinnedBytes) wait();
+  return static_cast<std::byte*>(pinned_) + pinned_used_;
+}
+
 void CudaMemory::upload(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   const auto count = static_cast<size_t>(bytes);
@@ -49,8 +54,7 @@ void CudaMemory::upload(void* to, const void* from, int64_t bytes) {
     wait();
     return;
   }
-  if (pinned_used_ + bytes > kPinnedBytes) wait();
-  void* staged = static_cast<std::byte*>(pinned_) + pinned_used_;
+  void* staged = free_pinned(bytes);
   pinned_used_ += (bytes + alignment() - 1) / alignment() * alignment();
   std::memcpy(staged, from, count);
   check(cudaMemcpyAsync(to, staged, count, cudaMemcpyHostToDevice, stream_), "cudaMemcpy to the device");
@@ -64,8 +68,7 @@ void CudaMemory::download(void* to, const void* from, int64_t bytes) {
     wait();
     return;
   }
-  if (pinned_used_ + bytes > kPinnedBytes) wait();
-  void* staged = static_cast<std::byte*>(pinned_) + pinned_used_;
+  void* staged = free_pinned(bytes);
   check(cudaMemcpyAsync(staged, from, count, cudaMemcpyDeviceToHost, stream_), "cudaMemcpy from the device");
   wait();
   std::memcpy(to, staged, count);

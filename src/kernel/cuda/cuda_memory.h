@@ -29,6 +29,8 @@ class CudaMemory final : public Memory {
   cudaStream_t stream_ = nullptr;
   // Uploads and downloads of up to this much go through memory that the device reaches by itself.
   static constexpr int64_t kPinnedBytes = int64_t{4} << 20;
+  // Room for so many of them that no upload uses.
+  void* free_pinned(int64_t bytes);
   void* pinned_ = nullptr;
   int64_t pinned_used_ = 0;  // by uploads under way
 };

@@ -316,33 +316,25 @@ void gqa_attention(WorkerPool&, const GqaAttention& host) {
   mirror.finish();
 }
 
-WeightFormat packed_format(WeightFormat format) {
-  return format;
-}
-
-QuantTensor pack(const QuantTensor& weight, void* packed) {
-  return ref_kernels().pack(weight, packed);
-}
-
 }  // namespace
 
 std::vector<const CpuKernels*> tables_here() {
-  static constexpr CpuKernels kTable{.name = "cuda",
-                                     .activation = DType::kBf16,
-                                     .packed_format = packed_format,
-                                     .pack = pack,
-                                     .gemm = gemm,
-                                     .rms_norm = rms_norm,
-                                     .rope = rope,
-                                     .silu_mul = silu_mul,
-                                     .embed = embed,
-                                     .copy = copy,
-                                     .route = route,
-                                     .combine = combine,
-                                     .store_rows = store_rows,
-                                     .mla_attention = mla_attention,
-                                     .gqa_attention = gqa_attention,
-                                     .argmax = argmax};
+  static const CpuKernels kTable{.name = "cuda",
+                                 .activation = DType::kBf16,
+                                 .packed_format = ref_kernels().packed_format,
+                                 .pack = ref_kernels().pack,
+                                 .gemm = gemm,
+                                 .rms_norm = rms_norm,
+                                 .rope = rope,
+                                 .silu_mul = silu_mul,
+                                 .embed = embed,
+                                 .copy = copy,
+                                 .route = route,
+                                 .combine = combine,
+                                 .store_rows = store_rows,
+                                 .mla_attention = mla_attention,
+                                 .gqa_attention = gqa_attention,
+                                 .argmax = argmax};
   return {&kTable};
 }
 

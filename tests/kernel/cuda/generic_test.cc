@@ -121,20 +121,11 @@ TEST(GenericGemm, ManyProblemsInOneCall) {
 
 // --- attention ------------------------------------------------------------------------------------------------------
 
-AttentionOptions gqa(int64_t heads, int64_t kv_heads, int64_t head_dim) {
-  return {.mla = false,
-          .heads = heads,
-          .kv_heads = kv_heads,
-          .key_dim = head_dim,
-          .value_dim = head_dim,
-          .scale = 1 / std::sqrt(static_cast<float>(head_dim))};
-}
-
 // The shapes that have a kernel of their own.
 std::vector<AttentionOptions> fast_shapes() {
   std::vector<AttentionOptions> all;
   for (const DType store : {DType::kBf16, DType::kE4m3}) {
-    for (AttentionOptions o : {gqa(8, 2, 64), gqa(6, 1, 128), gqa(3, 3, 64)}) {
+    for (AttentionOptions o : {gqa_options(8, 2, 64), gqa_options(6, 1, 128), gqa_options(3, 3, 64)}) {
       o.store = store;
       o.store_scale = store == DType::kE4m3 ? 0.05F : 1.0F;
       all.push_back(o);
@@ -179,7 +170,7 @@ TEST(GenericGqa, WindowsAndFirstVisible) {
 }
 
 TEST(GenericGqa, BatchInvariantOverLongContexts) {
-  AttentionOptions o = gqa(8, 2, 64);
+  AttentionOptions o = gqa_options(8, 2, 64);
   o.lengths = {1025, 9, 2100};
   expect_attention_invariant(table(), o);
   o.causal = false;
@@ -191,7 +182,7 @@ TEST(GenericGqa, BatchInvariantOverLongContexts) {
 TEST(GenericAttention, LaterPositionsMayBeNan) {
   std::vector<AttentionOptions> shapes = fast_shapes();
   shapes.push_back({.heads = 8, .key_dim = 576, .value_dim = 512});
-  shapes.push_back(gqa(4, 2, 32));
+  shapes.push_back(gqa_options(4, 2, 32));
   for (AttentionOptions o : shapes) {
     for (const int64_t length : {8, 37, 66, 200}) {
       SCOPED_TRACE(fmt::format("{}, length {}", describe(o), length));

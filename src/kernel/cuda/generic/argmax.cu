@@ -53,8 +53,8 @@ __device__ Candidate largest_of_block(const float* logits, int64_t columns, int 
 }
 
 __global__ void __launch_bounds__(kThreads) argmax_kernel(Argmax call) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const Candidate best = largest_of_block(call.logits + blockIdx.x * call.stride, call.columns, 0, 1);
   if (threadIdx.x == 0) call.ids[blockIdx.x] = static_cast<int32_t>(~static_cast<uint32_t>(best));
 }
@@ -64,8 +64,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads) arg
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   // Nobody writes into a block that has not started.
   asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int block = static_cast<int>(cluster.block_rank());
   const int64_t row = blockIdx.x / kCluster;
   const Candidate best = largest_of_block(call.logits + row * call.stride, call.columns, block, kCluster);

@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(32 * kWarps, 1) any_attention_kernel(const __g
   __shared__ __align__(16) float sums[kWarps][128 * kPieces];
   __shared__ __align__(16) float of_positions[kWarps][kHeads][kBlock];  // scores, then weights
   __shared__ Running runnings[kHeads][kWarps];
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int row = static_cast<int>(blockIdx.x);
   const int blocks_per_group = (call.heads_per_group + kHeads - 1) / kHeads;
   const int group = static_cast<int>(blockIdx.y) / blocks_per_group;

@@ -31,8 +31,8 @@ void launch_pieces(const char* name, void (*kernel)(Params...), int64_t rows, in
 }
 
 __global__ void __launch_bounds__(kThreads) rope_kernel(Rope call) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int64_t half = call.dim / 2;
   Piece at;
   if (!my_piece(call.rows, call.heads * half, 1, &at)) return;
@@ -56,8 +56,8 @@ __device__ float silu_times(float gate, float up) {
 }
 
 __global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMul call, bool aligned) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   Piece at;
   if (!my_piece(call.rows, call.dim, 4, &at)) return;
   const auto read = [&](const Rows& rows) {
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads) silu_mul_kernel(SiluMul call, bool a
 
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(Rows x, const int32_t* x_rows, Rows y, int64_t rows, int64_t dim, bool aligned) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   Piece at;
   if (!my_piece(rows, dim, 4, &at)) return;
   const int64_t from = x_rows == nullptr ? at.row : x_rows[at.row];
@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) store_rows_kernel(StoreRows call, bool aligned) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   Piece at;
   if (!my_piece(call.rows, call.dim, 4, &at)) return;
   const int64_t slot = call.slots[at.row];
@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kThreads) store_rows_kernel(StoreRows call, bo
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine call, bool aligned) {
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   Piece at;
   if (!my_piece(call.rows, call.dim, 4, &at)) return;
   float4 sum = {0, 0, 0, 0};

@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(32 * kF32Warps) gemm_f32(const __grid_constant
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = int64_t{blockIdx.x} * kF32Warps + threadIdx.x / 32;
   const int token0 = static_cast<int>(blockIdx.y) * kF32Tokens;
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   if (row >= p.out || token0 >= p.rows) return;
   int64_t starts[kF32Tokens];
   bool valid[kF32Tokens];

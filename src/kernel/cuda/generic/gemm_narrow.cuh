@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(32 * kMaxClasses)
     }
   };
   load_weights(warp);  // nobody writes weights: no need to wait
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
 
   int64_t sources[kTokenTiles];  // rows of x, -1 for none
 #pragma unroll

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kWideThreads) gemm_tiled(const __grid_constant
   const int row0 = static_cast<int>(blockIdx.x) * kWideTile;
   const int token0 = static_cast<int>(blockIdx.y) * kWideTile;
   if (row0 >= p.out || token0 >= p.rows) return;
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int thread = static_cast<int>(threadIdx.x);
   const int g = thread % 32 / 4;
   const int t = thread % 4;

@@ -29,8 +29,8 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(32 * kWarps, 
   using S = Shape<kDim>;
   using P = Partials<kDim>;
   __shared__ __align__(16) P partials;
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   const int rank = static_cast<int>(cluster.block_rank());
   const int thread = static_cast<int>(threadIdx.x);

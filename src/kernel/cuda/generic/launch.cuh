@@ -1,4 +1,5 @@
-// Launches that may overlap their predecessor's end, and the two instructions that kernels launched so use.
+// Launches that may overlap their predecessor's end. Every kernel of this folder calls wait_for_launch_ahead in at least
+// one block, before it touches what others write, and then let_next_launch_begin.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,19 +7,9 @@
 #include <cstdint>
 
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/ptx.cuh"
 
 namespace strobe::kernel::cuda {
-
-// Until the kernels before this one in the stream are done and their writes seen. Every kernel of this folder calls it
-// in at least one block, before it touches what others write.
-__device__ inline void wait_for_predecessor() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// The next kernel of the stream may be brought onto the GPU; it waits there as above.
-__device__ inline void let_successor_start() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
 
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,

@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads == 32 ? 32 * kWarpsOfSmall : kThreads
   float4 weights[kPieces];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) weights[i] = read_weight(4 * thread + i * 4 * kThreads);
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int64_t index = kThreads == 32 ? int64_t{blockIdx.x} * kWarpsOfSmall + threadIdx.x / 32 : int64_t{blockIdx.x};
   if (index >= call.rows * call.groups) return;
   const int64_t row = index / call.groups;

@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(32) route_kernel(Route call) {
   __shared__ float choices[kMaxExperts];
   __shared__ float merits[kMaxExperts];
   __shared__ uint32_t keys[kMaxExperts];
-  wait_for_predecessor();
-  let_successor_start();
+  wait_for_launch_ahead();
+  let_next_launch_begin();
   const int lane = static_cast<int>(threadIdx.x);
   const int experts = static_cast<int>(call.experts);
   const float* logits = call.logits + blockIdx.x * call.experts;

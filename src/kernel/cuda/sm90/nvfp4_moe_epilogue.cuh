@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(C::kThreads, 1) nvfp4_moe_kernel(const __grid_
     fence_mbarrier_init();
   }
   __syncthreads();
-  wait_for_previous_grid();
+  wait_for_launch_ahead();
   if (warp < C::kConsumerWarps) {
     moe_consume<C>(p, shared, stages, sums);
   } else if (warp == C::kConsumerWarps) {

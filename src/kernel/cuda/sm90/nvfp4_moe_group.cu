@@ -46,7 +46,7 @@ __device__ void walk_segment(const MoeGroupParams& p, int begin, int end, uint16
 }
 
 __global__ void __launch_bounds__(kThreads) moe_group_kernel(const MoeGroupParams p) {
-  launch_dependent_grids();
+  let_next_launch_begin();
   if (blockIdx.x > 0) {
     const int begin = (static_cast<int>(blockIdx.x) - 1) * kZerosPerBlock;
     const int end = min(begin + kZerosPerBlock, p.arrivals);

@@ -7,14 +7,6 @@
 
 namespace strobe::kernel::cuda {
 
-// Programmatic dependent launch: lets the next grid start early; waits for the grid before this one (and its writes).
-__device__ inline void launch_dependent_grids() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-__device__ inline void wait_for_previous_grid() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
 // L2 policies: for what is read once, and for the rest.
 __device__ inline uint64_t evict_first_policy() {
   uint64_t policy = 0;
