@@ -15,6 +15,15 @@ namespace strobe::cache {
 
 using PageId = int32_t;
 
+// Pages that hold so many tokens.
+[[nodiscard]] constexpr int32_t pages_for(int64_t tokens, int32_t page_size) {
+  return static_cast<int32_t>((tokens + page_size - 1) / page_size);
+}
+// Where a position of a sequence lies whose tokens are in `pages`.
+[[nodiscard]] inline int32_t slot_of(std::span<const PageId> pages, int32_t position, int32_t page_size) {
+  return pages[static_cast<size_t>(position / page_size)] * page_size + position % page_size;
+}
+
 class PagePool {
  public:
   // pages: all pages of the stores, page 0 included; page_size: slots a page.
@@ -23,9 +32,7 @@ class PagePool {
   [[nodiscard]] int32_t page_size() const { return page_size_; }
   [[nodiscard]] int32_t capacity_pages() const { return static_cast<int32_t>(references_.size()) - 1; }
   [[nodiscard]] int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
-  [[nodiscard]] int32_t pages_for(int64_t tokens) const {
-    return static_cast<int32_t>((tokens + page_size_ - 1) / page_size_);
-  }
+  [[nodiscard]] int32_t pages_for(int64_t tokens) const { return cache::pages_for(tokens, page_size_); }
 
   // One free page with one reference, or nothing when none is left.
   [[nodiscard]] std::optional<PageId> take();

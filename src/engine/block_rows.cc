@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/mix.h"
+#include "cache/page_pool.h"
 
 namespace strobe::engine {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using kernel::AttentionRequest;
 
 int32_t page_count(const StepSequence& sequence, int32_t page_size) {
-  return (sequence.first_position + sequence.block_tokens + page_size - 1) / page_size;
+  return cache::pages_for(sequence.first_position + sequence.block_tokens, page_size);
 }
 
 }  // namespace
@@ -67,8 +68,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
     for (int32_t t = 0; t < tokens; ++t) {
       const int32_t position = sequence.first_position + t;
       positions[first + t] = position;
-      slots[first + t] =
-          sequence.pages[static_cast<size_t>(position / page_size_)] * page_size_ + position % page_size_;
+      slots[first + t] = cache::slot_of(sequence.pages, position, page_size_);
     }
     block_tokens[i] = tokens;
     if (!first_visible.empty()) visible[i] = first_visible[i];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cache/page_pool.h"
 
 namespace strobe::engine {
 
@@ -26,17 +27,9 @@ void RowList::add(std::span<const int32_t> tokens, int32_t first_position, std::
     const int32_t position = first_position + i;
     ids_.push_back(tokens[static_cast<size_t>(i)]);
     positions_.push_back(position);
-    slots_.push_back(pages[static_cast<size_t>(position / page_size_)] * page_size_ + position % page_size_);
+    slots_.push_back(cache::slot_of(pages, position, page_size_));
   }
 }
-
-namespace {
-
-int64_t pages_of(const kernel::AttentionRequest& request, int32_t page_size) {
-  return (request.key_count + page_size - 1) / page_size;
-}
-
-}  // namespace
 
 RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible) {
   if (exec.on_host()) {
@@ -44,7 +37,7 @@ RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std:
   }
   // One copy: requests, then whole numbers: ids, positions, slots, first visible positions, pages.
   int64_t page_count = 0;
-  for (const auto& request : requests_) page_count += pages_of(request, page_size_);
+  for (const auto& request : requests_) page_count += cache::pages_for(request.key_count, page_size_);
   const auto list_bytes = static_cast<int64_t>(requests_.size() * sizeof(kernel::AttentionRequest));
   const int64_t visible = static_cast<int64_t>(first_visible.size());
   const int64_t numbers = 3 * rows() + visible + page_count;
@@ -68,7 +61,8 @@ RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std:
   if (visible > 0) placed.batch.first_visible = {add(first_visible).as<int32_t>(), first_visible.size()};
   for (size_t i = 0; i < requests_.size(); ++i) {
     list[i] = requests_[i];
-    list[i].pages = add({requests_[i].pages, static_cast<size_t>(pages_of(requests_[i], page_size_))}).as<int32_t>();
+    const auto count = static_cast<size_t>(cache::pages_for(list[i].key_count, page_size_));
+    list[i].pages = add({requests_[i].pages, count}).as<int32_t>();
   }
   placed.batch.requests = {reinterpret_cast<kernel::AttentionRequest*>(device), requests_.size()};
   exec.memory().upload(device, staging_.data(), bytes);

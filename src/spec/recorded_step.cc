@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/mix.h"
 #include "base/stopwatch.h"
+#include "cache/page_pool.h"
 #include "engine/token_choice.h"
 #include "spec/acceptance.h"
 #include "spec/draft_window.h"
@@ -32,7 +33,8 @@ engine::StepResult RecordedStep::run(const engine::StepPlan& plan) {
   place(plan);
   ops::WorkspaceFrame frame(exec_.workspace());
   const Outcome outcome = make_outcome(frame);
-  const engine::TargetOutputs outputs = engine::make_outputs(exec_, frame, target_, rows_.rows(), rows_.rows());
+  engine::TargetOutputs outputs = engine::make_outputs(exec_, frame, target_, rows_.rows(), rows_.rows());
+  outputs.best = outcome.best;
   if (std::none_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits)) {
     exec_.run_recorded(mix(rows_.tag(), kWholeStep), [&] {
       draft_and_verify(outcome, outputs);
@@ -78,8 +80,7 @@ void RecordedStep::place(const engine::StepPlan& plan) {
 void RecordedStep::draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs) {
   draft_.draft(exec_, rows_.ids(), rows_.batch(), draft_store_, outcome.drafted);
   ops::fill_drafts(exec_, rows_.blocks(), outcome.drafted, rows_.filled_ids());
-  engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt,
-                     {.features = outputs.features, .logits = outputs.logits, .best = outcome.best});
+  engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt, outputs);
 }
 
 void RecordedStep::commit(const Outcome& outcome, const engine::TargetOutputs& outputs) {
@@ -113,10 +114,8 @@ void RecordedStep::choose_on_host(const engine::StepPlan& plan, const Outcome& o
     result.outputs.push_back(choose_tokens(sequence, words_.rows(first, tokens),
                                            {drafted + first + 1, static_cast<size_t>(tokens - 1)}, options_.rule));
     for (int32_t r = 0; r <= result.outputs.back().accepted; ++r) {
-      const int32_t position = sequence.first_position + r;
       committed_[static_cast<size_t>(first + r)] =
-          sequence.pages[static_cast<size_t>(position / options_.page_size)] * options_.page_size +
-          position % options_.page_size;
+          cache::slot_of(sequence.pages, sequence.first_position + r, options_.page_size);
     }
   }
   exec_.memory().upload(outcome.committed.data(), committed_.data(), rows * static_cast<int64_t>(sizeof(int32_t)));
