@@ -29,7 +29,8 @@ Scheduler::Scheduler(engine::Stepper& stepper, cache::PagePool& pages, const Tok
       tokenizer_(tokenizer),
       options_(std::move(options)),
       tree_(pages, options_.prefix_cache),
-      trace_(options_.trace) {
+      trace_(options_.trace),
+      lookahead_([this] { prepare_next_step(); }) {
   STROBE_CHECK(options_.max_context_tokens > 1 && options_.max_running_requests > 0, "context {}, running {}",
                options_.max_context_tokens, options_.max_running_requests);
   STROBE_CHECK(options_.max_running_requests * stepper.max_block_tokens() <= stepper.max_rows(),
@@ -83,16 +84,20 @@ bool Scheduler::take_in() {
       published_.cached_slots = counts_.cached_slots = 0;
       idle_.notify_all();
     }
-    for (auto& sequence : inbox_) {
-      timed_requests_ += sequence->timed() ? 1 : 0;
-      waiting_.push_back(std::move(sequence));
-    }
-    inbox_.clear();
+    move_inbox();
     aborts.swap(aborts_);
     if (stopping_) return false;
   }
   if (!aborts.empty()) apply_aborts(aborts);
   return true;
+}
+
+void Scheduler::move_inbox() {
+  for (auto& sequence : inbox_) {
+    timed_requests_ += sequence->timed() ? 1 : 0;
+    waiting_.push_back(std::move(sequence));
+  }
+  inbox_.clear();
 }
 
 void Scheduler::apply_aborts(const std::unordered_set<std::string>& ids) {
@@ -129,6 +134,8 @@ void Scheduler::admit() {
     // Its last token is always fed: the next one comes from its row.
     auto known = tree_.match_and_lock(tokens.first(tokens.size() - 1));
     next.pages = std::move(known.pages);
+    // Never moved: the plan of a running step points to them while more are added.
+    next.pages.reserve(static_cast<size_t>(pages_.pages_for(longest_reach(next.request))));
     next.prefix = known.node;
     next.committed = static_cast<int32_t>(next.pages.size()) * pages_.page_size();
     // Those who run shall not have to give way at once: a page is left for each.
@@ -212,6 +219,7 @@ void Scheduler::plan_step() {
   make_room_for_decoding();
   plan_.sequences.clear();
   planned_.clear();
+  planned_growth_ = planned_knowledge_ = false;
   int32_t rows_left = stepper_.max_rows();
   const auto plan_all = [&](bool prefilling) {
     for (const auto& sequence : running_) {
@@ -240,21 +248,47 @@ int32_t Scheduler::plan_part(Sequence& sequence, int32_t rows) {
                              .forbidden_early = sequence.answer.end_tokens(),
                              .forbidden_rows = sequence.answer.forbidden_tokens()});
   planned_.push_back(&sequence);
+  planned_knowledge_ = planned_knowledge_ || sequence.reads_all_with(fed);
+  const int32_t next_pages = pages_.pages_for(next_reach(sequence, plan_.sequences.back()));
+  planned_growth_ = planned_growth_ || next_pages > std::ssize(sequence.pages);
   return fed + block - 1;
+}
+
+int32_t Scheduler::next_reach(const Sequence& sequence, const engine::StepSequence& planned) const {
+  const int32_t committed =
+      planned.first_position + static_cast<int32_t>(planned.tokens.size()) + planned.block_tokens - 1;
+  const int32_t block = sequence.request.speculative ? stepper_.max_block_tokens() : 1;
+  return std::min(committed + block, longest_reach(sequence.request));
+}
+
+// Aborts, time limits and preemption wait for the end of the step: they take pages from requests that it may hold. Nor
+// is anybody admitted who may find more of his text known when it has ended.
+void Scheduler::prepare_next_step() {
+  {
+    const std::lock_guard lock(mutex_);
+    move_inbox();
+  }
+  for (size_t i = 0; i < planned_.size(); ++i) grow(*planned_[i], next_reach(*planned_[i], plan_.sequences[i]));
+  if (!planned_knowledge_) admit();
+  publish_counts();
 }
 
 void Scheduler::run_step() {
   engine::StepResult result;
   const bool traced = trace_.on();
   if (traced) trace_.begin();
+  const bool admissible = !waiting_.empty() && std::ssize(running_) < options_.max_running_requests;
+  lookahead_.open(planned_growth_ || admissible);
+  std::string failure;
   try {
     result = stepper_.run(plan_);
-  } catch (const std::exception& failure) {
-    log_error("a step failed: {}", failure.what());
-    for (Sequence* sequence : planned_) {
-      finish(*sequence,
-             {.reason = FinishReason::kAbort, .message = fmt::format("the engine failed: {}", failure.what())});
-    }
+  } catch (const std::exception& thrown) {
+    failure = fmt::format("the engine failed: {}", thrown.what());
+  }
+  lookahead_.close();
+  if (!failure.empty()) {
+    log_error("a step failed: {}", failure);
+    for (Sequence* sequence : planned_) finish(*sequence, {.reason = FinishReason::kAbort, .message = failure});
     drop_finished();
     return;
   }
@@ -268,9 +302,8 @@ void Scheduler::digest(engine::StepResult& result) {
   for (size_t i = 0; i < planned_.size(); ++i) {
     Sequence& sequence = *planned_[i];
     const engine::StepSequence& asked = plan_.sequences[i];
-    const bool reading = sequence.prefilling();
-    const bool decoding = !reading;
-    const bool read_all = reading && sequence.committed + std::ssize(asked.tokens) == sequence.tokens_to_read();
+    const bool decoding = !sequence.prefilling();
+    const bool read_all = sequence.reads_all_with(std::ssize(asked.tokens));
     engine::StepOutput& output = result.outputs[i];
     sequence.committed += static_cast<int32_t>(asked.tokens.size()) + output.accepted;
     if (read_all) remember(sequence);  // others may begin like it
@@ -340,7 +373,7 @@ void Scheduler::drop_finished() {
   std::erase_if(running_, [](const SequencePtr& sequence) { return !sequence->sink; });
 }
 
-void Scheduler::publish() {
+void Scheduler::publish_counts() {
   constexpr double kWindowMs = 1000;
   counts_.running_requests = static_cast<int32_t>(running_.size());
   counts_.queued_requests = static_cast<int32_t>(waiting_.size());
@@ -350,10 +383,12 @@ void Scheduler::publish() {
     counts_.recent_tokens_per_second = static_cast<double>(std::exchange(window_tokens_, 0)) * 1000 / ms;
     window_start_ = Clock::now();
   }
-  {
-    std::lock_guard lock(mutex_);
-    published_ = counts_;
-  }
+  const std::lock_guard lock(mutex_);
+  published_ = counts_;
+}
+
+void Scheduler::publish() {
+  publish_counts();
   postman_.post(letters_);
   std::lock_guard lock(mutex_);
   quiet_ = live_ids_.empty();

@@ -8,7 +8,9 @@
 // again, and what follows is what would have followed.
 //
 // Rows of a step: every decoding request first, then prompt chunks up to a limit, so decoding never waits for a long
-// prompt. While a step runs, the chunks of the step before are delivered (postman.h).
+// prompt. While a step runs, the chunks of the step before are delivered (postman.h) and the step after is prepared:
+// new requests are taken in and admitted to free places, and running ones get the pages they may reach (lookahead.h).
+// Only what depends on the step's tokens is done between two steps.
 #pragma once
 
 #include <chrono>
@@ -26,6 +28,7 @@
 #include "cache/prefix_tree.h"
 #include "engine/step.h"
 #include "schedule/generator.h"
+#include "schedule/lookahead.h"
 #include "schedule/postman.h"
 #include "schedule/sequence.h"
 #include "schedule/step_trace.h"
@@ -66,6 +69,7 @@ class Scheduler : public Generator {
   void loop();
   // Moves new requests and aborts from the callers' side to the scheduler's; waits when there is nothing to do.
   bool take_in();
+  void move_inbox();  // under the lock
   void apply_aborts(const std::unordered_set<std::string>& ids);
   void apply_timeouts();
   void admit();
@@ -75,6 +79,10 @@ class Scheduler : public Generator {
   void preempt_youngest();
   void make_room_for_decoding();
   void plan_step();
+  // While a step runs, on another thread. What it does, the thread that waits for the step would otherwise do after it.
+  void prepare_next_step();
+  // Positions that a planned request's next step may fill.
+  [[nodiscard]] int32_t next_reach(const Sequence& sequence, const engine::StepSequence& planned) const;
   // At most `rows` rows of one request; returns how many it takes.
   int32_t plan_part(Sequence& sequence, int32_t rows);
   void run_step();
@@ -89,11 +97,13 @@ class Scheduler : public Generator {
   void finish(Sequence& sequence, Finish reason, Letter& last);
   void finish(Sequence& sequence, Finish reason) { finish(sequence, std::move(reason), letters_.emplace_back()); }
   void drop_finished();
-  [[nodiscard]] int32_t most_pages(const GenerateRequest& request) const;
+  // Positions that a request may ever fill.
+  [[nodiscard]] int32_t longest_reach(const GenerateRequest& request) const;
   [[nodiscard]] int32_t block_tokens(const Sequence& sequence) const;
   [[nodiscard]] int32_t available_pages() const { return pages_.free_pages() + tree_.evictable_pages(); }
   // With nothing running, every page is free or in the tree.
   void check_idle_pages() const;
+  void publish_counts();
   void publish();
 
   engine::Stepper& stepper_;
@@ -101,7 +111,7 @@ class Scheduler : public Generator {
   const Tokenizer& tokenizer_;
   const SchedulerOptions options_;
 
-  // Of the scheduler's thread.
+  // Of the scheduler's thread, and of lookahead_ while that thread waits for a step.
   cache::PrefixTree tree_;
   std::deque<SequencePtr> waiting_;
   std::vector<SequencePtr> running_;  // in the order of their admission
@@ -109,6 +119,8 @@ class Scheduler : public Generator {
   int32_t hopeless_pages_ = -1;       // so few available pages were not enough for the head of the queue
   engine::StepPlan plan_;
   std::vector<Sequence*> planned_;  // whose part of plan_ it is
+  bool planned_growth_ = false;     // one of them may want pages for its next step
+  bool planned_knowledge_ = false;  // one of them will have read its text, and others may begin like it
   std::vector<Letter> letters_;     // to be posted when the books are closed
   Clock::time_point now_;           // when the newest step had ended
   GeneratorStats counts_;
@@ -129,6 +141,7 @@ class Scheduler : public Generator {
   bool flushing_ = false;
   bool draining_ = false;
   bool stopping_ = false;
+  Lookahead lookahead_;
   std::thread thread_;
   Postman postman_;  // the last member: at the end its sinks may still ask the others
 };

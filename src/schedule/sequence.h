@@ -45,6 +45,8 @@ struct Sequence {
   [[nodiscard]] int32_t tokens_to_read() const {
     return static_cast<int32_t>(tokens.size()) - (usage.completion_tokens > 0 ? 1 : 0);
   }
+  // Whether feeding so many more tokens ends the reading.
+  [[nodiscard]] bool reads_all_with(int64_t fed) const { return prefilling() && committed + fed == tokens_to_read(); }
   [[nodiscard]] bool timed() const { return request.timeout_ms > 0; }
   [[nodiscard]] bool expired(Clock::time_point now) const {
     return timed() && now - submitted >= std::chrono::milliseconds(request.timeout_ms);

@@ -9,9 +9,9 @@
 namespace strobe::schedule {
 
 // A block may reach behind the last token that is emitted; its rows need slots all the same.
-int32_t Scheduler::most_pages(const GenerateRequest& request) const {
+int32_t Scheduler::longest_reach(const GenerateRequest& request) const {
   const int64_t longest = std::ssize(request.prompt_ids) + int64_t{request.stop.max_new_tokens};
-  return pages_.pages_for(std::min<int64_t>(longest + stepper_.max_block_tokens(), options_.max_context_tokens));
+  return static_cast<int32_t>(std::min<int64_t>(longest + stepper_.max_block_tokens(), options_.max_context_tokens));
 }
 
 Result<void> Scheduler::check(GenerateRequest& request) const {
@@ -29,7 +29,7 @@ Result<void> Scheduler::check(GenerateRequest& request) const {
     return error("max_new_tokens is {}; at least 1 is needed", request.stop.max_new_tokens);
   if (request.timeout_ms < 0) return error("timeout_ms is {}; 0 (no limit) or more is accepted", request.timeout_ms);
   request.stop.max_new_tokens = std::min(request.stop.max_new_tokens, options_.max_context_tokens - prompt);
-  if (most_pages(request) > pages_.capacity_pages()) {
+  if (pages_.pages_for(longest_reach(request)) > pages_.capacity_pages()) {
     return error("prompt and answer may take {} tokens; the cache holds {}", prompt + request.stop.max_new_tokens,
                  int64_t{pages_.capacity_pages()} * pages_.page_size());
   }
@@ -55,6 +55,7 @@ Result<std::string> Scheduler::submit(GenerateRequest request, ChunkSink sink) {
   inbox_.push_back(std::move(sequence));
   quiet_ = false;
   wake_.notify_one();
+  lookahead_.ring();
   return told;
 }
 
