@@ -3,7 +3,8 @@
 # (only what matches the KEEP patterns) once into ${PYPI_CACHE}, where all build folders share it. OUT is the unpacked folder.
 # pip asks the archive for its metadata before it hands it over: its build backend is fetched and run for that.
 # Offline: -D<name>_ROOT=/path/to/an/unpacked/copy and nothing is fetched.
-set(PYPI_CACHE "${CMAKE_SOURCE_DIR}/build/_pypi" CACHE PATH "where sources from PyPI are unpacked at configure time")
+cmake_path(SET PYPI_CACHE NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../build/_pypi")
+set(PYPI_CACHE "${PYPI_CACHE}" CACHE PATH "where sources from PyPI are unpacked at configure time")
 
 function(pypi_fetch name requirements cache folder keep)
   file(STRINGS "${requirements}" lines REGEX "^[A-Za-z0-9._-]+==")
@@ -45,6 +46,41 @@ function(pypi_source name)
     file(LOCK "${PYPI_CACHE}/lock" GUARD FUNCTION TIMEOUT 600)  # several build folders may be configured at once
     if(NOT EXISTS "${folder}")
       pypi_fetch(${name} "${P_REQUIREMENTS}" "${cache}" "${P_FOLDER}" "${P_KEEP}")
+    endif()
+  endif()
+  if(NOT EXISTS "${folder}/${P_PROBE}")
+    message(FATAL_ERROR "${name}: ${folder}/${P_PROBE} is missing")
+  endif()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${P_REQUIREMENTS}")
+  set(${P_OUT} "${folder}" PARENT_SCOPE)
+endfunction()
+
+# pypi_wheels(<name> REQUIREMENTS <file> PROBE <path inside it> OUT <var>)
+# The same for ready-made packages, as many as the requirements file names: they are unpacked into one folder.
+function(pypi_wheels name)
+  cmake_parse_arguments(P "" "REQUIREMENTS;PROBE;OUT" "" ${ARGN})
+  if(DEFINED ${name}_ROOT)
+    set(folder "${${name}_ROOT}")
+  else()
+    file(SHA256 "${P_REQUIREMENTS}" hash)
+    string(SUBSTRING "${hash}" 0 16 hash)
+    set(folder "${PYPI_CACHE}/${name}-${hash}")
+    file(MAKE_DIRECTORY "${PYPI_CACHE}")
+    file(LOCK "${PYPI_CACHE}/lock" GUARD FUNCTION TIMEOUT 600)
+    if(NOT EXISTS "${folder}")
+      find_package(Python3 REQUIRED COMPONENTS Interpreter)
+      message(STATUS "fetching ${name} from PyPI")
+      file(REMOVE_RECURSE "${folder}.unpacking")
+      execute_process(
+        COMMAND "${Python3_EXECUTABLE}" -m pip install --quiet --disable-pip-version-check --no-input --no-deps
+          --only-binary=:all: --no-compile --require-hashes --root-user-action=ignore --target "${folder}.unpacking"
+          -r "${P_REQUIREMENTS}"
+        RESULT_VARIABLE code ERROR_VARIABLE text)
+      if(code)
+        message(FATAL_ERROR "pip could not fetch ${name}: ${text}\n"
+          "Without a network, unpack the packages of ${P_REQUIREMENTS} yourself and give -D${name}_ROOT=<their folder>.")
+      endif()
+      file(RENAME "${folder}.unpacking" "${folder}")
     endif()
   endif()
   if(NOT EXISTS "${folder}/${P_PROBE}")

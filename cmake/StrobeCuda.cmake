@@ -3,6 +3,7 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 90a)  # of sources outside the folders of an architecture; targets below say their own
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+include(CudaToolkit)
 enable_language(CUDA)
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
@@ -15,12 +16,18 @@ find_package(CUDAToolkit REQUIRED)
 # Programs of a bundle find the shared libraries that lie beside them (scripts/gpu-bundle).
 set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
 
-# strobe_cuda_objects(<name> ARCHITECTURES <90a 100a> SOURCES <files>)
-# One object library per folder of an architecture, strobe_kernel_cuda_<name>, linked into strobe_kernel_cuda. The compiler
-# prints registers, shared memory and spills of every kernel with -DSTROBE_CUDA_VERBOSE=ON.
+# Blackwell (sm_100a): what is compiled for it there is, so that it stays compilable; our programs run on Hopper only.
+option(STROBE_CUDA_SM100 "also compile for sm_100a the CUDA kernels that are not Hopper's alone" OFF)
+
+# strobe_cuda_objects(<name> ARCHITECTURES <90a> SOURCES <files> [SM100])
+# One object library per folder of an architecture, strobe_kernel_cuda_<name>, linked into strobe_kernel_cuda. SM100: also for
+# sm_100a with -DSTROBE_CUDA_SM100=ON; a file without it uses what only Hopper has (wgmma). The compiler prints registers, shared memory and spills of every kernel with -DSTROBE_CUDA_VERBOSE=ON.
 option(STROBE_CUDA_VERBOSE "print what each CUDA kernel takes" OFF)
 function(strobe_cuda_objects name)
-  cmake_parse_arguments(P "" "" "ARCHITECTURES;SOURCES" ${ARGN})
+  cmake_parse_arguments(P "SM100" "" "ARCHITECTURES;SOURCES" ${ARGN})
+  if(P_SM100 AND STROBE_CUDA_SM100)
+    list(APPEND P_ARCHITECTURES 100a)
+  endif()
   add_library(strobe_kernel_cuda_${name} OBJECT ${P_SOURCES})
   set_target_properties(strobe_kernel_cuda_${name} PROPERTIES CUDA_ARCHITECTURES "${P_ARCHITECTURES}")
   target_include_directories(strobe_kernel_cuda_${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
