@@ -14,7 +14,7 @@ FLOORS = {
     "base": 0,
     "tensor": 1, "text": 1,
     "kernel": 2, "comm": 2,
-    "ops": 3, "load": 3,
+    "ops": 3, "load": 3, "probe": 3,
     "cache": 4,
     "model": 5,
     "engine": 6,

@@ -10,7 +10,7 @@
 namespace strobe::tool {
 namespace {
 
-void set_up_device(System& system) {
+void set_up_device(System& system, const WrapKernels& wrap) {
   system.pool = std::make_unique<WorkerPool>(system.options.threads);
   if (system.device.kind == DeviceKind::kCuda) {
     system.device_kernels =
@@ -18,6 +18,7 @@ void set_up_device(System& system) {
   } else {
     system.device_kernels = std::make_unique<kernel::HostKernels>(*system.pool, *system.cpu_table);
   }
+  if (wrap) system.device_kernels = wrap(std::move(system.device_kernels));
   kernel::Kernels& kernels = *system.device_kernels;
   kernels.reserve(system.limits);
   system.workspace = std::make_unique<ops::Workspace>(kernels.memory());
@@ -97,14 +98,14 @@ void make_stepper(System& system, spec::AcceptRule rule) {
                                                                 .rule = rule});
 }
 
-Result<std::unique_ptr<System>> assemble(const EngineOptions& options) {
+Result<std::unique_ptr<System>> assemble(const EngineOptions& options, const WrapKernels& wrap) {
   Stopwatch watch;
   // All that can be refused is refused before weights are read: that may take minutes.
   STROBE_ASSIGN(Plan plan, make_plan(options));
   auto owned = std::make_unique<System>(std::move(plan));
   System& system = *owned;
   for (const std::string& line : system.memory.table()) log_info("memory: {}", line);
-  set_up_device(system);
+  set_up_device(system, wrap);
   STROBE_TRY(load_target(system));
   if (system.speculates()) STROBE_TRY(load_draft(system));
   make_caches(system);

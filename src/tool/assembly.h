@@ -1,6 +1,7 @@
 // Assembly: from options to a running system. The only place where all rooms meet.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -39,8 +40,11 @@ struct System : Plan {
   std::unique_ptr<schedule::Scheduler> scheduler;
 };
 
+// Puts something around the device's kernels: a clock, say.
+using WrapKernels = std::function<std::unique_ptr<kernel::Kernels>(std::unique_ptr<kernel::Kernels>)>;
+
 // Everything but the scheduler, logged step by step. Errors name flag, file, tensor or field.
-Result<std::unique_ptr<System>> assemble(const EngineOptions& options);
+Result<std::unique_ptr<System>> assemble(const EngineOptions& options, const WrapKernels& wrap = {});
 // Part of assemble(). Called once more behind it, puts a stepper with another rule in the place of the first.
 void make_stepper(System& system, spec::AcceptRule rule = spec::accept);
 // Starts the scheduler's thread.

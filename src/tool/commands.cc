@@ -8,8 +8,8 @@
 namespace strobe::tool {
 
 std::vector<Subcommand> all_commands() {
-  return {serve_command(), generate_command(),   inspect_command(),  eval_command(),
-          bench_command(), suite_list_command(), suite_run_command()};
+  return {serve_command(),        generate_command(),   inspect_command(),    eval_command(),     bench_command(),
+          bench_kernel_command(), bench_step_command(), suite_list_command(), suite_run_command()};
 }
 
 int exit_code(const Result<int>& result) {

@@ -15,6 +15,8 @@ namespace strobe::tool {
 [[nodiscard]] Subcommand inspect_command();
 [[nodiscard]] Subcommand eval_command();
 [[nodiscard]] Subcommand bench_command();
+[[nodiscard]] Subcommand bench_kernel_command();
+[[nodiscard]] Subcommand bench_step_command();
 [[nodiscard]] Subcommand suite_list_command();
 [[nodiscard]] Subcommand suite_run_command();
 // All of them, as `strobe --help` lists them.

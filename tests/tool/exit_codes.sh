@@ -27,6 +27,15 @@ expect 2 "--baseline 92" eval gsm8k --data-path "$data" --baseline 92
 expect 2 "--batch-size" bench serve --batch-size x
 expect 2 "--data-path $out/none.jsonl" bench serve --dataset jsonl --data-path "$out/none.jsonl" --output-dir "$out"
 expect 2 "--page-size" bench serve --base-url http://127.0.0.1:1 --page-size 128
+expect 2 "--model x: accepted: all, pocket-k2" bench kernel --model x
+expect 2 "--filter nothing: no case" bench kernel --filter nothing
+expect 2 "--device gpu: accepted: cpu, cuda" bench kernel --device gpu
+expect 2 "--cpu-isa mmx: accepted: auto, ref, portable" bench kernel --cpu-isa mmx
+expect 2 "--seconds -1: accepted" bench kernel --seconds -1
+expect 2 "--steps 0: accepted" bench step --steps 0
+expect 2 "--page-size 0: accepted" bench step --page-size 0
+expect 3 "--context-tokens 9000" bench step --context-tokens 9000
+expect 3 "--batch-size 4 of" bench step --batch-size 4 --max-total-tokens 1024
 expect 2 "accepted: ci-cpu" suite run nothing
 expect 2 "--partition '1/1'" suite run ci-cpu --partition 1/1
 expect 2 "--suite-dir $out/none" suite list --suite-dir "$out/none"
@@ -37,4 +46,14 @@ if [[ ! -e /proc/driver/nvidia/gpus ]]; then
   expect 3 "unmet: needs 8 GPUs of type B200" suite run nightly-8-gpu-b200 --output-dir "$out"
 fi
 expect 0 "kimi_k26_nvfp4_dflash" suite list
+
+# The benchmarks of kernels and steps run, and write what they say.
+expect 0 "results: $out/k/kernels.json" bench kernel --model pocket-k2 --filter "argmax" --seconds 0 --output "$out/k/kernels"
+expect 0 "results: $out/k/steps.json" bench step --steps 2 --context-tokens 70 --chunked-prefill-size 64 --max-total-tokens 1024 \
+  --batch-size 2 --output "$out/k/steps"
+check() { grep -qF -- "$2" "$1" || { echo "$1 lacks '$2'"; failed=1; }; }
+check "$out/k/kernels.json" '"name": "argmax 4096"'
+check "$out/k/kernels.md" "| pocket-k2 | argmax 4096 | 8 |"
+for stage in prefill plain draft verify commit; do check "$out/k/steps.json" "\"stage\": \"$stage\""; done
+check "$out/k/steps.md" "## DFlash step of 2 x 8 rows"
 exit $failed

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace strobe::bench {
+namespace strobe::probe {
 
 // Each runs `rounds` rounds and returns the floating-point operations done (a multiply-add is two).
 namespace portable {
@@ -19,4 +19,4 @@ namespace amx {
 double compute_peak(int64_t rounds);
 }
 
-}  // namespace strobe::bench
+}  // namespace strobe::probe

@@ -1,8 +1,8 @@
 // Multiply-adds in independent chains. Compiled once per instruction set, like src/kernel/cpu/generic.
 #include "kernel/cpu/generic/simd.h"
-#include "peak.h"
+#include "probe/peak.h"
 
-namespace strobe::bench::STROBE_ISA_NAMESPACE {
+namespace strobe::probe::STROBE_ISA_NAMESPACE {
 
 double compute_peak(int64_t rounds) {
   using namespace strobe::kernel::STROBE_ISA_NAMESPACE;
@@ -20,4 +20,4 @@ double compute_peak(int64_t rounds) {
   return static_cast<double>(rounds) * kChains * kNativeLanes * 2;
 }
 
-}  // namespace strobe::bench::STROBE_ISA_NAMESPACE
+}  // namespace strobe::probe::STROBE_ISA_NAMESPACE

@@ -1,7 +1,7 @@
 #include "kernel/cpu/amx/tiles.h"
-#include "peak.h"
+#include "probe/peak.h"
 
-namespace strobe::bench::amx {
+namespace strobe::probe::amx {
 
 double compute_peak(int64_t rounds) {
   using namespace strobe::kernel::amx;
@@ -16,4 +16,4 @@ double compute_peak(int64_t rounds) {
   return static_cast<double>(rounds) * 4 * 16 * 16 * 32 * 2;
 }
 
-}  // namespace strobe::bench::amx
+}  // namespace strobe::probe::amx

@@ -1,14 +1,14 @@
-#include "machine.h"
+#include "probe/machine.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <vector>
 
-#include "peak.h"
+#include "probe/peak.h"
 #include "tensor/buffer.h"
 
-namespace strobe::bench {
+namespace strobe::probe {
 namespace {
 
 double now_us() {
@@ -63,7 +63,7 @@ Timing time_of(const std::function<void()>& call, double seconds) {
   return {.best_us = times.front(), .median_us = times[times.size() / 2]};
 }
 
-Ceilings measure_ceilings(WorkerPool& pool, CpuIsa isa) {
+Ceilings measure_cpu_ceilings(WorkerPool& pool, CpuIsa isa) {
   Ceilings c;
   c.cache_gb_s = read_gb_s(pool, int64_t{48} << 20);
   c.memory_gb_s = read_gb_s(pool, int64_t{1} << 30);
@@ -75,4 +75,28 @@ Ceilings measure_ceilings(WorkerPool& pool, CpuIsa isa) {
   return c;
 }
 
-}  // namespace strobe::bench
+Ceilings measure_device_ceilings(kernel::Kernels& kernels) {
+  constexpr int64_t kColumns = 4096;
+  const auto copy_gb_s = [&](int64_t bytes) {
+    const Buffer from = kernels.memory().allocate(bytes), to = kernels.memory().allocate(bytes);
+    const kernel::Copy copy{.x = {from.data(), DType::kF32, kColumns},
+                            .y = {to.data(), DType::kF32, kColumns},
+                            .rows = bytes / 4 / kColumns,
+                            .dim = kColumns};
+    const Timing t = time_of([&] {
+      kernels.copy(copy);
+      kernels.wait();
+    });
+    return 2 * static_cast<double>(bytes) / t.best_us / 1e3;
+  };
+  Ceilings c;
+  c.cache_gb_s = copy_gb_s(int64_t{8} << 20);
+  c.memory_gb_s = copy_gb_s(int64_t{512} << 20);
+  c.dispatch_us = time_of([&] {
+                    kernels.copy({});
+                    kernels.wait();
+                  }).median_us;
+  return c;
+}
+
+}  // namespace strobe::probe
