@@ -38,10 +38,21 @@ std::string_view to_string(TraceStage stage) {
   return stage == TraceStage::kPrefill ? "prefill" : "decode";
 }
 
+std::string_view to_string(TraceRow row) {
+  return row == TraceRow::kEngine ? "engine" : "CUDA stream";
+}
+
 std::string to_chrome_trace(const std::vector<TraceSpan>& spans, TraceSpan::Clock::time_point start) {
   json events = json::array();
   events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", 0}, {"args", {{"name", "rank 0"}}}});
-  events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", 0}, {"tid", 0}, {"args", {{"name", "engine"}}}});
+  for (const TraceRow row : {TraceRow::kEngine, TraceRow::kStream}) {
+    if (std::ranges::none_of(spans, [&](const TraceSpan& span) { return span.row == row; })) continue;
+    events.push_back({{"ph", "M"},
+                      {"name", "thread_name"},
+                      {"pid", 0},
+                      {"tid", static_cast<int>(row)},
+                      {"args", {{"name", to_string(row)}}}});
+  }
   for (const TraceSpan& span : spans) {
     events.push_back({{"ph", "X"},
                       {"name", span.name},
@@ -49,7 +60,7 @@ std::string to_chrome_trace(const std::vector<TraceSpan>& spans, TraceSpan::Cloc
                       {"ts", microseconds(span.begin - start)},
                       {"dur", span.ms * 1000},
                       {"pid", 0},
-                      {"tid", 0},
+                      {"tid", static_cast<int>(span.row)},
                       {"args", {{"sequences", span.sequences}, {"rows", span.rows}, {"accepted", span.accepted}}}});
   }
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
@@ -57,24 +68,30 @@ std::string to_chrome_trace(const std::vector<TraceSpan>& spans, TraceSpan::Cloc
 
 std::string trace_summary(const std::vector<TraceSpan>& spans) {
   struct Sum {
+    std::string_view name;
     int64_t count = 0;
     double ms = 0;
   };
-  std::map<TraceStage, double> stage_ms;
-  std::map<std::pair<TraceStage, std::string>, Sum> sums;
+  // Of each row of each stage, in the order in which they came first.
+  std::map<std::pair<TraceStage, TraceRow>, std::vector<Sum>> rows;
   for (const TraceSpan& span : spans) {
-    Sum& sum = sums[{span.stage, span.name}];
-    ++sum.count;
-    sum.ms += span.ms;
-    stage_ms[span.stage] += span.ms;
+    std::vector<Sum>& sums = rows[{span.stage, span.row}];
+    auto sum = std::ranges::find(sums, span.name, &Sum::name);
+    if (sum == sums.end()) sum = sums.insert(sums.end(), {.name = span.name});
+    ++sum->count;
+    sum->ms += span.ms;
   }
-  std::string table =
-      fmt::format("{:<8} {:<10} {:>8} {:>12} {:>10} {:>7}\n", "stage", "span", "count", "total ms", "mean ms", "share");
-  for (const auto& [key, sum] : sums) {
-    const double whole = stage_ms[key.first];
-    table +=
-        fmt::format("{:<8} {:<10} {:>8} {:>12.3f} {:>10.4f} {:>6.1f}%\n", to_string(key.first), key.second, sum.count,
-                    sum.ms, sum.ms / static_cast<double>(sum.count), whole > 0 ? sum.ms * 100 / whole : 0.0);
+  constexpr const char* kForm = "{:<8} {:<11} {:<10} {:>8} {:>12} {:>10} {:>7}\n";
+  std::string table = fmt::format(kForm, "stage", "row", "span", "count", "total ms", "mean ms", "share");
+  for (const auto& [row, sums] : rows) {
+    double whole = 0;
+    for (const Sum& sum : sums) whole += sum.ms;
+    for (const Sum& sum : sums) {
+      table +=
+          fmt::format(kForm, to_string(row.first), to_string(row.second), sum.name, sum.count,
+                      fmt::format("{:.3f}", sum.ms), fmt::format("{:.4f}", sum.ms / static_cast<double>(sum.count)),
+                      fmt::format("{:.1f}%", whole > 0 ? sum.ms * 100 / whole : 0.0));
+    }
   }
   return table;
 }

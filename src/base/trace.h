@@ -21,10 +21,16 @@ enum class TraceStage { kPrefill, kDecode };
 
 [[nodiscard]] std::string_view to_string(TraceStage stage);
 
+// Who is busy: the engine's thread on the host, or the stream of a device beside it.
+enum class TraceRow { kEngine, kStream };
+
+[[nodiscard]] std::string_view to_string(TraceRow row);
+
 struct TraceSpan {
   using Clock = std::chrono::steady_clock;
 
   TraceStage stage = TraceStage::kDecode;
+  TraceRow row = TraceRow::kEngine;
   const char* name = "";  // of static storage
   Clock::time_point begin;
   double ms = 0;
@@ -41,7 +47,7 @@ struct TraceRequest {
 
 struct TraceFiles {
   std::vector<std::string> paths;
-  std::string summary;  // a table of time by stage and span
+  std::string summary;  // a table of time by stage, row and span; shares are those of a row
 };
 
 class TraceRecorder {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/block_rows.h"
+#include "engine/stage_clock.h"
 #include "engine/step.h"
 #include "engine/target_pass.h"
 #include "ops/exec.h"
@@ -30,6 +31,7 @@ class PlainStepper : public Stepper {
   bool recorded_;
   BlockRows blocks_;
   HostRows words_;
+  StageClock clock_;
 };
 
 }  // namespace strobe::engine

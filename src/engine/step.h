@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct StepSequence {
 
 struct StepPlan {
   std::vector<StepSequence> sequences;
+  bool timed = false;  // stages are timed on the device, for a profile; it costs a little
 };
 
 // What a request gets from a step. With wants_token: 1 to block_tokens tokens, in order; all but the last were drafted
@@ -51,11 +53,28 @@ struct StepOutput {
   int32_t accepted = 0;                 // of which accepted = tokens.size() - 1
 };
 
+// When a stage ran, from the beginning of its step on.
+struct StageSpan {
+  double begin_ms = 0;
+  double ms = 0;
+};
+
+struct StageSpans {
+  StageSpan draft;
+  StageSpan target;
+  StageSpan accept;
+  StageSpan commit;
+};
+
 struct StepTimes {
+  // The host's time for each stage. Of a step that is one recording only its device knows them: that of a timed one.
   double draft_ms = 0;
   double target_ms = 0;  // prefill or verify pass
   double accept_ms = 0;
   double commit_ms = 0;
+  double recorded_ms = 0;  // the host's time for all of a step that is one recording
+  // Of timed steps, by the clock of a device that works beside the host.
+  std::optional<StageSpans> device;
 };
 
 struct StepResult {

@@ -5,6 +5,8 @@
 // call, as a Failure.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -59,6 +61,13 @@ class Kernels {
   // on.
   virtual void run_recorded(uint64_t /*key*/, const std::function<void()>& work) { work(); }
 
+  // Moments by the device's own clock, numbered from 0: mark notes when all that was queued before it is done; in
+  // recorded work each replay notes it anew. Marks in recorded work keep kernels of it from overlapping.
+  static constexpr int kMarks = 8;
+  virtual void mark(int index) = 0;
+  // From one noted moment to a later one; waits for it.
+  [[nodiscard]] virtual double ms_between(int first, int second) = 0;
+
   virtual void gemm(const Gemm&) = 0;
   virtual void rms_norm(const RmsNorm&) = 0;
   virtual void rope(const Rope&) = 0;
@@ -89,6 +98,12 @@ class HostKernels final : public Kernels {
   [[nodiscard]] Memory& memory() override { return host_memory(); }
   [[nodiscard]] const WeightForms& forms() const override { return forms_; }
 
+  void mark(int index) override { marks_.at(static_cast<size_t>(index)) = Clock::now(); }
+  [[nodiscard]] double ms_between(int first, int second) override {
+    const auto at = [&](int index) { return marks_.at(static_cast<size_t>(index)); };
+    return std::chrono::duration<double, std::milli>(at(second) - at(first)).count();
+  }
+
   void gemm(const Gemm& args) override { table_.gemm(pool_, args); }
   void rms_norm(const RmsNorm& args) override { table_.rms_norm(pool_, args); }
   void rope(const Rope& args) override { table_.rope(pool_, args); }
@@ -108,6 +123,8 @@ class HostKernels final : public Kernels {
   WorkerPool& pool_;
   const CpuKernels& table_;
   WeightForms forms_;
+  using Clock = std::chrono::steady_clock;
+  std::array<Clock::time_point, kMarks> marks_;
 };
 
 }  // namespace strobe::kernel

@@ -276,6 +276,7 @@ void Scheduler::prepare_next_step() {
 void Scheduler::run_step() {
   engine::StepResult result;
   const bool traced = trace_.on();
+  plan_.timed = traced;
   if (traced) trace_.begin();
   const bool admissible = !waiting_.empty() && std::ssize(running_) < options_.max_running_requests;
   lookahead_.open(planned_growth_ || admissible);

@@ -1,4 +1,5 @@
-// The spans of engine steps, for a profile: scheduler, draft, prefill or verify, accept, commit.
+// The spans of engine steps, for a profile: scheduler, draft, prefill or verify, accept, commit. A step that is one
+// recording is one span, "step", to the host; where a device works beside it, a row of its own has its stages.
 #pragma once
 
 #include <vector>
@@ -25,7 +26,8 @@ class StepTrace {
   bool has_last_ = false;
 };
 
-// The spans of one step that began at `begin`: its parts one after the other. Pure.
+// The spans of one step that began at `begin`: on the host its parts one after the other, then what the device says.
+// Pure.
 [[nodiscard]] std::vector<TraceSpan> step_spans(const engine::StepPlan& plan, const engine::StepResult& result,
                                                 TraceSpan::Clock::time_point begin);
 

@@ -10,6 +10,8 @@
 
 namespace strobe::spec {
 
+using engine::Mark;
+
 DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const model::DflashDraft& draft,
                              const cache::KvStore& draft_store, const DflashOptions& options)
     : exec_(exec),
@@ -18,7 +20,8 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
       draft_store_(draft_store),
       options_(options),
       recorded_(exec, pass_.target(), draft, draft_store, options),
-      blocks_(options.page_size) {
+      blocks_(options.page_size),
+      clock_(exec) {
   STROBE_CHECK(options.block_tokens >= 2, "block_tokens = {}", options.block_tokens);
   STROBE_CHECK(!pass_.target().capture_layers.empty(), "a DFlash target must capture features");
 }
@@ -26,6 +29,7 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
 engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
   if (options_.recorded && engine::only_decodes(plan)) return recorded_.run(plan);
   engine::StepResult result;
+  clock_.start(plan.timed);
   Stopwatch watch;
   draft_blocks(plan);
   result.times.draft_ms = watch.lap_ms();
@@ -36,7 +40,18 @@ engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
   result.times.accept_ms = watch.lap_ms();
   commit_context(plan, result);
   result.times.commit_ms = watch.lap_ms();
+  if (clock_.on()) tell_device_times(result.times);
   return result;
+}
+
+void DflashStepper::tell_device_times(engine::StepTimes& times) {
+  engine::StageSpans spans;
+  if (blocks_.rows() > 0) spans.draft = clock_.span(Mark::kDraft, Mark::kDraftEnd);
+  if (pass_.rows().rows() > 0) {
+    spans.target = clock_.span(Mark::kTarget, Mark::kTargetEnd);
+    spans.commit = clock_.span(Mark::kCommit, Mark::kCommitEnd);
+  }
+  clock_.tell(spans, times);
 }
 
 void DflashStepper::draft_blocks(const engine::StepPlan& plan) {
@@ -58,9 +73,11 @@ void DflashStepper::draft_blocks(const engine::StepPlan& plan) {
   }
   if (blocks_.rows() == 0) return;
   ops::WorkspaceFrame frame(exec_.workspace());
+  clock_.mark(Mark::kDraft);
   const engine::RowList::Placed placed = blocks_.place(exec_, frame, first_visible_);
   const Tensor tokens = frame.tensor(DType::kI32, {blocks_.rows()});
   draft_.draft(exec_, placed.ids, placed.batch, draft_store_, tokens);
+  clock_.mark(Mark::kDraftEnd);
   const auto* said = ops::to_host(exec_, tokens, transfer_).as<int32_t>();
   block_tokens_.assign(said, said + blocks_.rows());
 }
@@ -82,7 +99,9 @@ void DflashStepper::verify(const engine::StepPlan& plan, ops::WorkspaceFrame& fr
     pass_.add(fed_, sequence.first_position, sequence.pages,
               sequence.wants_token ? static_cast<int32_t>(drafts.size()) + 1 : 0);
   }
+  clock_.mark(Mark::kTarget);
   pass_.run(exec_, frame);
+  clock_.mark(Mark::kTargetEnd);
   if (pass_.rows().rows() == 0) return;
   words_.fetch(exec_, pass_.outputs().logits, pass_.outputs().best,
                std::any_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits));
@@ -113,8 +132,10 @@ void DflashStepper::commit_context(const engine::StepPlan& plan, const engine::S
       committed_slots_[static_cast<size_t>(request.row_begin + r)] = -1;
   }
   ops::WorkspaceFrame frame(exec_.workspace());
+  clock_.mark(Mark::kCommit);
   const Tensor slots_left = ops::to_device(exec_, frame, Tensor(committed_slots_.data(), DType::kI32, {rows.rows()}));
   draft_.write_context(exec_, pass_.outputs().features, pass_.batch().positions, slots_left, draft_store_);
+  clock_.mark(Mark::kCommitEnd);
 }
 
 }  // namespace strobe::spec

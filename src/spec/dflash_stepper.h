@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/kv_store.h"
+#include "engine/stage_clock.h"
 #include "engine/step.h"
 #include "engine/target_pass.h"
 #include "model/dflash_draft.h"
@@ -42,6 +43,8 @@ class DflashStepper : public engine::Stepper {
   void verify(const engine::StepPlan& plan, ops::WorkspaceFrame& frame);
   void accept_tokens(const engine::StepPlan& plan, engine::StepResult& result);
   void commit_context(const engine::StepPlan& plan, const engine::StepResult& result);
+  // Of a timed step: what the device says of it.
+  void tell_device_times(engine::StepTimes& times);
   // The drafted tokens of sequence i (none when it does not speculate).
   [[nodiscard]] std::span<const int32_t> drafted(size_t i) const;
 
@@ -60,6 +63,7 @@ class DflashStepper : public engine::Stepper {
   std::vector<int32_t> fed_;              // a sequence's rows, being put together
   std::vector<int32_t> committed_slots_;  // [rows of the pass], -1 = rejected
   engine::HostRows words_;
+  engine::StageClock clock_;
   std::vector<std::byte> transfer_;
 };
 

@@ -4,13 +4,15 @@
 
 #include "base/check.h"
 #include "base/mix.h"
-#include "base/stopwatch.h"
 #include "cache/page_pool.h"
 #include "engine/token_choice.h"
 #include "spec/acceptance.h"
 #include "spec/draft_window.h"
 
 namespace strobe::spec {
+
+using engine::Mark;
+
 namespace {
 
 // What sets the recordings of one layout apart.
@@ -25,36 +27,78 @@ RecordedStep::RecordedStep(ops::Exec& exec, const engine::TargetModel& target, c
       draft_(draft),
       draft_store_(draft_store),
       options_(options),
-      rows_(exec, options.block_tokens, options.page_size) {}
+      rows_(exec, options.block_tokens, options.page_size),
+      clock_(exec) {}
 
 engine::StepResult RecordedStep::run(const engine::StepPlan& plan) {
   engine::StepResult result;
+  clock_.start(plan.timed);
   Stopwatch watch;
   place(plan);
   ops::WorkspaceFrame frame(exec_.workspace());
   const Outcome outcome = make_outcome(frame);
   engine::TargetOutputs outputs = engine::make_outputs(exec_, frame, target_, rows_.rows(), rows_.rows());
   outputs.best = outcome.best;
-  if (std::none_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits)) {
-    exec_.run_recorded(mix(rows_.tag(), kWholeStep), [&] {
-      draft_and_verify(outcome, outputs);
-      ops::accept_greedy(exec_, rows_.blocks(), rows_.filled_ids(), outcome.best, rows_.batch().slots, outcome.accepted,
-                         outcome.committed);
-      commit(outcome, outputs);
-    });
-    take_best(plan, outcome, result);
-    result.times.target_ms = watch.lap_ms();
-    return result;
+  if (std::any_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits)) {
+    run_halves(plan, outcome, outputs, watch, result);
+  } else {
+    run_whole(plan, outcome, outputs, watch, result);
   }
-  exec_.run_recorded(mix(rows_.tag(), kDraftAndVerify), [&] { draft_and_verify(outcome, outputs); });
-  words_.fetch(exec_, outputs.logits, outcome.best, true);
-  result.times.target_ms = watch.lap_ms();
-  choose_on_host(plan, outcome, result);
-  result.times.accept_ms = watch.lap_ms();
-  exec_.run_recorded(mix(rows_.tag(), kCommit), [&] { commit(outcome, outputs); });
-  exec_.kernels().wait();
-  result.times.commit_ms = watch.lap_ms();
   return result;
+}
+
+void RecordedStep::run_whole(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
+                             Stopwatch& watch, engine::StepResult& result) {
+  exec_.run_recorded(clock_.tag(mix(rows_.tag(), kWholeStep)), [&] {
+    draft_and_verify(outcome, outputs);
+    clock_.mark(Mark::kAccept);
+    ops::accept_greedy(exec_, rows_.blocks(), rows_.filled_ids(), outcome.best, rows_.batch().slots, outcome.accepted,
+                       outcome.committed);
+    clock_.mark(Mark::kCommit);
+    commit(outcome, outputs);
+    clock_.mark(Mark::kCommitEnd);
+  });
+  take_best(plan, outcome, result);
+  engine::StepTimes& times = result.times;
+  times.recorded_ms = watch.lap_ms();
+  if (!clock_.on()) return;
+  const engine::StageSpans spans{.draft = clock_.span(Mark::kDraft, Mark::kTarget),
+                                 .target = clock_.span(Mark::kTarget, Mark::kAccept),
+                                 .accept = clock_.span(Mark::kAccept, Mark::kCommit),
+                                 .commit = clock_.span(Mark::kCommit, Mark::kCommitEnd)};
+  times.draft_ms = spans.draft.ms;
+  times.target_ms = spans.target.ms;
+  times.accept_ms = spans.accept.ms;
+  times.commit_ms = spans.commit.ms;
+  clock_.tell(spans, times);
+}
+
+void RecordedStep::run_halves(const engine::StepPlan& plan, const Outcome& outcome,
+                              const engine::TargetOutputs& outputs, Stopwatch& watch, engine::StepResult& result) {
+  engine::StepTimes& times = result.times;
+  exec_.run_recorded(clock_.tag(mix(rows_.tag(), kDraftAndVerify)), [&] {
+    draft_and_verify(outcome, outputs);
+    clock_.mark(Mark::kTargetEnd);
+  });
+  words_.fetch(exec_, outputs.logits, outcome.best, true);
+  times.target_ms = watch.lap_ms();
+  choose_on_host(plan, outcome, result);
+  times.accept_ms = watch.lap_ms();
+  exec_.run_recorded(clock_.tag(mix(rows_.tag(), kCommit)), [&] {
+    clock_.mark(Mark::kCommit);
+    commit(outcome, outputs);
+    clock_.mark(Mark::kCommitEnd);
+  });
+  exec_.kernels().wait();
+  times.commit_ms = watch.lap_ms();
+  if (!clock_.on()) return;
+  const engine::StageSpans spans{.draft = clock_.span(Mark::kDraft, Mark::kTarget),
+                                 .target = clock_.span(Mark::kTarget, Mark::kTargetEnd),
+                                 .commit = clock_.span(Mark::kCommit, Mark::kCommitEnd)};
+  // The host waited for both at once.
+  times.draft_ms = spans.draft.ms;
+  times.target_ms -= spans.draft.ms;
+  clock_.tell(spans, times);
 }
 
 RecordedStep::Outcome RecordedStep::make_outcome(ops::WorkspaceFrame& frame) const {
@@ -78,8 +122,10 @@ void RecordedStep::place(const engine::StepPlan& plan) {
 }
 
 void RecordedStep::draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs) {
+  clock_.mark(Mark::kDraft);
   draft_.draft(exec_, rows_.ids(), rows_.batch(), draft_store_, outcome.drafted);
   ops::fill_drafts(exec_, rows_.blocks(), outcome.drafted, rows_.filled_ids());
+  clock_.mark(Mark::kTarget);
   engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt, outputs);
 }
 

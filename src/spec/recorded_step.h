@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "cache/kv_store.h"
 #include "engine/block_rows.h"
+#include "engine/stage_clock.h"
 #include "engine/target_pass.h"
 #include "model/dflash_draft.h"
 #include "spec/dflash_options.h"
@@ -36,6 +38,10 @@ class RecordedStep {
   };
   Outcome make_outcome(ops::WorkspaceFrame& frame) const;
   void place(const engine::StepPlan& plan);
+  void run_whole(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
+                 Stopwatch& watch, engine::StepResult& result);
+  void run_halves(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
+                  Stopwatch& watch, engine::StepResult& result);
   void draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs);
   void commit(const Outcome& outcome, const engine::TargetOutputs& outputs);
   void take_best(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);
@@ -48,6 +54,7 @@ class RecordedStep {
   DflashOptions options_;
   engine::BlockRows rows_;
   engine::HostRows words_;
+  engine::StageClock clock_;
   std::vector<int32_t> first_visible_;
   std::vector<int32_t> committed_;
   std::vector<std::byte> transfer_;

@@ -81,5 +81,34 @@ TEST(ChromeTrace, TimesAreMicrosecondsFromTheStart) {
   EXPECT_EQ(event["args"], json({{"sequences", 4}, {"rows", 0}, {"accepted", 7}}));
 }
 
+TEST(ChromeTrace, ADevicesSpansHaveARowOfTheirOwn) {
+  TraceSpan host = span(TraceStage::kDecode, "step", 4, 1), stream = span(TraceStage::kDecode, "verify", 1, 1);
+  stream.row = TraceRow::kStream;
+  const auto rows = [](const std::vector<TraceSpan>& spans) {
+    std::vector<std::pair<int, std::string>> list;
+    const json trace = json::parse(to_chrome_trace(spans, {}));
+    for (const json& event : trace["traceEvents"]) {
+      if (event["name"] == "thread_name") list.emplace_back(event["tid"], event["args"]["name"]);
+      if (event["ph"] == "X") list.emplace_back(event["tid"], event["name"]);
+    }
+    return list;
+  };
+  using Row = std::pair<int, std::string>;
+  EXPECT_THAT(rows({host}), ElementsAre(Row(0, "engine"), Row(0, "step")));
+  EXPECT_THAT(rows({host, stream}),
+              ElementsAre(Row(0, "engine"), Row(1, "CUDA stream"), Row(0, "step"), Row(1, "verify")));
+}
+
+// What a stream does lies inside of what the host waits for: the two are no parts of one sum.
+TEST(TraceSummary, SharesAreThoseOfARow) {
+  std::vector<TraceSpan> spans = {span(TraceStage::kDecode, "step", 4, 1), span(TraceStage::kDecode, "draft", 1, 1),
+                                  span(TraceStage::kDecode, "verify", 2, 1)};
+  spans[1].row = spans[2].row = TraceRow::kStream;
+  const std::string table = trace_summary(spans);
+  EXPECT_THAT(table, HasSubstr("decode   engine      step              1        4.000     4.0000  100.0%\n"));
+  EXPECT_THAT(table, HasSubstr("decode   CUDA stream draft             1        1.000     1.0000   33.3%\n"));
+  EXPECT_THAT(table, HasSubstr("decode   CUDA stream verify            1        2.000     2.0000   66.7%\n"));
+}
+
 }  // namespace
 }  // namespace strobe

@@ -41,6 +41,7 @@ class SchedulerFixture : public testing::Test {
     int32_t queued = 100;
     bool prefix_cache = true;
     int32_t chunk = 0;
+    TraceRecorder* trace = nullptr;
   };
 
   // Set hooks of stepper() before the first submit.
@@ -56,7 +57,8 @@ class SchedulerFixture : public testing::Test {
                                                               .vocab = setup.fake.vocab,
                                                               .eos_ids = {0},
                                                               .prefix_cache = setup.prefix_cache,
-                                                              .chunk_tokens = setup.chunk});
+                                                              .chunk_tokens = setup.chunk,
+                                                              .trace = setup.trace});
   }
   // Ends the scheduler and counts.
   void stop() {

@@ -602,6 +602,18 @@ TEST_F(SchedulerTest, StatsAddUp) {
   EXPECT_EQ(stats.used_slots, 0);
 }
 
+TEST_F(SchedulerTest, StepsAreTimedWhileAProfileIsOn) {
+  TraceRecorder recorder;
+  start({.trace = &recorder});
+  std::vector<bool> timed;
+  stepper().on_step = [&](const engine::StepPlan& plan, int) { timed.push_back(plan.timed); };
+  submit(request(prompt(3), 2)).wait();
+  ASSERT_TRUE(recorder.start({.folder = testing::TempDir(), .run = "scheduler_test", .steps = 2}).ok());
+  submit(request(prompt(5, 20), 4)).wait();
+  stop();
+  EXPECT_EQ(timed, (std::vector<bool>{false, false, true, true, false, false}));
+}
+
 using SchedulerDeathTest = SchedulerTest;
 
 TEST_F(SchedulerDeathTest, AStepMustHoldEveryRunningBlock) {

@@ -40,6 +40,38 @@ TEST(StepSpans, ADraftedStep) {
   EXPECT_EQ(spans[3].begin - begin, std::chrono::milliseconds(6));
 }
 
+TEST(StepSpans, ADevicesStagesAreARowOfTheirOwn) {
+  const engine::StepPlan plan{{fed(1, 10, 10)}};
+  engine::StepResult result{.outputs = {{.tokens = {1, 2}, .drafted = 7, .accepted = 1}},
+                            .times = {.draft_ms = 1, .target_ms = 2, .accept_ms = 1, .commit_ms = 4}};
+  result.times.device = {.draft = {0.5, 0.25}, .target = {1, 1.5}, .commit = {4, 3}};
+  const auto begin = TraceSpan::Clock::now();
+  const auto spans = step_spans(plan, result, begin);
+  ASSERT_THAT(names(spans), ElementsAre("decode draft", "decode verify", "decode accept", "decode commit",
+                                        "decode draft", "decode verify", "decode commit"));
+  for (size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].row, i < 4 ? TraceRow::kEngine : TraceRow::kStream) << i;
+    EXPECT_EQ(spans[i].rows, 8);
+  }
+  EXPECT_EQ(spans[5].begin - begin, std::chrono::milliseconds(1));
+  EXPECT_EQ(spans[5].ms, 1.5);
+}
+
+TEST(StepSpans, ARecordedStepIsOneSpanToTheHost) {
+  const engine::StepPlan plan{{fed(1, 10, 10)}};
+  engine::StepResult result{
+      .outputs = {{.tokens = {1, 2}, .drafted = 7, .accepted = 1}},
+      .times = {.draft_ms = 1, .target_ms = 2, .accept_ms = 0.5, .commit_ms = 1, .recorded_ms = 5}};
+  EXPECT_THAT(names(step_spans(plan, result, {})), ElementsAre("decode step"));
+  result.times.device = {.draft = {0.25, 1}, .target = {1.25, 2}, .accept = {3.25, 0.5}, .commit = {3.75, 1}};
+  const auto spans = step_spans(plan, result, {});
+  ASSERT_THAT(names(spans),
+              ElementsAre("decode step", "decode draft", "decode verify", "decode accept", "decode commit"));
+  EXPECT_EQ(spans[0].row, TraceRow::kEngine);
+  EXPECT_EQ(spans[0].ms, 5);
+  EXPECT_EQ(spans[1].row, TraceRow::kStream);
+}
+
 TEST(StepSpans, ReadingPromptsIsPrefill) {
   const engine::StepResult result{.outputs = {{}}, .times = {.target_ms = 2, .commit_ms = 1}};
   EXPECT_THAT(names(step_spans({{fed(3, 0, 5)}}, result, {})), ElementsAre("prefill prefill", "prefill commit"));

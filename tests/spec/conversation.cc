@@ -17,8 +17,8 @@ Ids Speaker::answer(int32_t count) const {
   return {tokens.begin() + prompt_tokens, tokens.begin() + prompt_tokens + count};
 }
 
-void step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const StepOptions& options) {
-  engine::StepPlan plan;
+engine::StepTimes step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const StepOptions& options) {
+  engine::StepPlan plan{.timed = options.timed};
   for (const Speaker* s : speakers) {
     const auto pending = static_cast<int32_t>(s->tokens.size()) - s->committed;
     const bool reading = s->said() == 0;
@@ -50,6 +50,7 @@ void step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const St
     s.tokens.insert(s.tokens.end(), output.tokens.begin(), output.tokens.end());
     s.logprobs.insert(s.logprobs.end(), output.logprobs.begin(), output.logprobs.end());
   }
+  return result.times;
 }
 
 void speak(engine::Stepper& stepper, std::vector<Speaker*> speakers, int32_t count, const StepOptions& options) {

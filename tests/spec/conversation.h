@@ -39,10 +39,11 @@ struct Speaker {
 struct StepOptions {
   int32_t block_tokens = 1;     // of decoding texts
   int32_t chunk_tokens = 4096;  // prompt tokens a step
+  bool timed = false;
 };
 
 // One step with all of these.
-void step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const StepOptions& options);
+engine::StepTimes step(engine::Stepper& stepper, std::span<Speaker* const> speakers, const StepOptions& options);
 // Steps until each has said at least `count` tokens; one that has is left out of further steps.
 void speak(engine::Stepper& stepper, std::vector<Speaker*> speakers, int32_t count, const StepOptions& options);
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/stopwatch.h"
 #include "conversation.h"
 
 namespace strobe::spec {
@@ -325,6 +326,61 @@ TEST_P(Dflash, ThreadsChangeNothing) {
             stored_bytes(one_stage.target_store(), one.pages, one.committed));
   EXPECT_EQ(stored_bytes(three_stage.draft_store(), three.pages, three.committed),
             stored_bytes(one_stage.draft_store(), one.pages, one.committed));
+}
+
+// Stages lie one after the other inside the step, and timing them changes no text.
+TEST_P(Dflash, ATimedStepTellsItsStages) {
+  using engine::StageSpan;
+  const Ids prompt = trace_prompt("wordproblem_01");
+  const bool queued = GetParam()->cpu == nullptr;
+  for (const float temperature : {0.0F, 0.8F}) {  // a step of one recording, or of two with the host between
+    Stage plain_stage(pocket(), DType::kE4m3, bf16()), stage(pocket(), DType::kE4m3, bf16());
+    Speaker untimed(prompt, pages_of(0)), timed(prompt, pages_of(1));
+    for (Speaker* s : {&untimed, &timed}) s->sampling = {.temperature = temperature, .seed = 5};
+    auto untimed_stepper = plain_stage.dflash(8), stepper = stage.dflash(8);
+    speak(untimed_stepper, {&untimed}, 16, {.block_tokens = 8});
+    Speaker* const one[] = {&timed};
+    step(stepper, one, {.timed = true});  // reads the prompt
+    while (timed.said() < 16) {
+      Stopwatch watch;
+      const engine::StepTimes times = step(stepper, one, {.block_tokens = 8, .timed = true});
+      const double step_ms = watch.lap_ms();
+      EXPECT_GT(times.draft_ms, 0);
+      EXPECT_GT(times.target_ms, 0);
+      EXPECT_GT(times.accept_ms, 0);
+      EXPECT_GT(times.commit_ms, 0);
+      EXPECT_LE(times.draft_ms + times.target_ms + times.accept_ms + times.commit_ms, step_ms);
+      ASSERT_EQ(times.device.has_value(), queued);
+      if (!queued) continue;
+      double end_ms = 0;
+      for (const StageSpan& span : {times.device->draft, times.device->target, times.device->commit}) {
+        EXPECT_GT(span.ms, 0);
+        EXPECT_GE(span.begin_ms, end_ms);
+        end_ms = span.begin_ms + span.ms;
+      }
+      EXPECT_LE(end_ms, step_ms);
+    }
+    EXPECT_EQ(timed.answer(16), untimed.answer(16)) << "temperature " << temperature;
+    EXPECT_EQ(timed.accepted, untimed.accepted);
+  }
+}
+
+TEST_P(Dflash, ATimedPlainStepTellsItsPass) {
+  Stage stage(pocket(), DType::kE4m3, bf16());
+  Speaker speaker(trace_prompt("wordproblem_01"), pages_of(0));
+  auto stepper = stage.plain();
+  Speaker* const one[] = {&speaker};
+  for (int i = 0; i < 5; ++i) {
+    Stopwatch watch;
+    const engine::StepTimes times = step(stepper, one, {.timed = true});
+    const double step_ms = watch.lap_ms();
+    EXPECT_GT(times.target_ms, 0);
+    ASSERT_EQ(times.device.has_value(), GetParam()->cpu == nullptr);
+    if (!times.device) continue;
+    EXPECT_GT(times.device->target.ms, 0);
+    EXPECT_LE(times.device->target.begin_ms + times.device->target.ms, step_ms);
+    EXPECT_EQ(times.device->draft.ms, 0);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Pocket, Dflash, testing::ValuesIn(model::stepping_platforms_here()),

@@ -7,6 +7,7 @@
 #include "kernel/cuda/generic.h"
 #include "kernel/cuda/graphs.h"
 #include "kernel/cuda/launch.h"
+#include "kernel/cuda/marks.h"
 #include "kernel/cuda/sm90/mla_decode.h"
 #include "kernel/cuda/sm90/nvfp4_moe.h"
 #include "kernel/cuda/sm90/nvfp4_pack.h"
@@ -48,7 +49,11 @@ bool fits_mla_decode(const MlaAttention& call) {
 class CudaKernels final : public Kernels {
  public:
   CudaKernels(int index, const CudaOptions& options)
-      : memory_(index), graphs_(memory_.stream()), options_(options), forms_(cuda_weight_forms()) {}
+      : memory_(index),
+        marks_(memory_.stream()),
+        graphs_(memory_.stream()),
+        options_(options),
+        forms_(cuda_weight_forms()) {}
 
   [[nodiscard]] Memory& memory() override { return memory_; }
   [[nodiscard]] const WeightForms& forms() const override { return forms_; }
@@ -68,6 +73,8 @@ class CudaKernels final : public Kernels {
   void run_recorded(uint64_t key, const std::function<void()>& work) override {
     options_.graphs ? graphs_.run(key, work) : work();
   }
+  void mark(int index) override { marks_.note(index); }
+  [[nodiscard]] double ms_between(int first, int second) override { return marks_.ms_between(first, second); }
 
   void gemm(const Gemm& args) override { cuda::gemm(args, stream()); }
   void rms_norm(const RmsNorm& args) override { cuda::rms_norm(args, stream()); }
@@ -125,6 +132,7 @@ class CudaKernels final : public Kernels {
   }
 
   CudaMemory memory_;
+  Marks marks_;  // graphs refer to them
   Graphs graphs_;
   CudaOptions options_;
   WeightForms forms_;
