@@ -4,7 +4,7 @@
 //
 // What is known lies in expected.json beside the draft's folder or in it:
 //   {"accept_length": 7.5, "draft_tokens": 8, "prompts": ["...", ...]}      user turns, greedy, up to 64 tokens each
-// Without the file, built-in prompts only tell a draft that guesses nothing.
+// Without the file, built-in prompts tell a draft that guesses nothing, and one that guesses too little to pay.
 #pragma once
 
 #include <string>
@@ -29,7 +29,12 @@ struct ExpectedAcceptance {
 Result<ExpectedAcceptance> read_expected_acceptance(const std::string& draft_folder);
 
 struct SelfTestVerdict {
-  bool good = true;
+  enum class Fit {
+    kGood,    // or too little was measured to say
+    kPoor,    // less than expected, or so little that plain decoding is likely faster: a warning
+    kBroken,  // the draft guesses nothing, or far from what it guessed on these very prompts: "strict" refuses it
+  };
+  Fit fit = Fit::kGood;
   std::string text;  // a line for the log
 };
 

@@ -47,8 +47,8 @@ struct ServeOptions {
       "one line of JSON in the log for each text that ends: ids, counts, times, no text");
     v("--drain-seconds", drain_seconds, "how long running requests may go on after SIGTERM");
     v("--spec-self-test", spec_self_test,
-      "on | off | strict: answer a few stored prompts at start and warn, or refuse to serve, when the draft fits "
-      "badly");
+      "on | off | strict: answer a few stored prompts at start and warn when the draft fits badly; strict: refuse to "
+      "serve when it is broken");
     v("--profile-dir", profile_dir, "where /start_profile may write; default: profiles are refused");
     engine.visit(v);
   }
@@ -124,12 +124,13 @@ void say_what_next(const ServeOptions& o, const std::string& name, uint16_t port
   std::fflush(stdout);
 }
 
-// A draft that fits badly is a warning, or with "strict" the end.
+// A draft that fits badly is a warning; one that is broken, with "strict", the end.
 Result<void> self_test(const ServeOptions& o, System& system, const serve::TextService& text) {
   STROBE_ASSIGN(const SelfTestVerdict verdict, run_self_test(system, *system.scheduler, text));
-  if (verdict.good) {
+  using enum SelfTestVerdict::Fit;
+  if (verdict.fit == kGood) {
     log_info("self-test: {}", verdict.text);
-  } else if (o.spec_self_test == "strict") {
+  } else if (verdict.fit == kBroken && o.spec_self_test == "strict") {
     return error("--spec-self-test strict: {}", verdict.text);
   } else {
     log_warning("self-test: {}", verdict.text);

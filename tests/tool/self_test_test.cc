@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SelfTest : public ::testing::Test {
  protected:
@@ -74,28 +75,59 @@ TEST_F(SelfTest, RefusesWhatIsNoExpectation) {
   EXPECT_THAT(refusal(R"({"accept_length": 2, "prompts": [1]})"), HasSubstr("prompts"));
 }
 
-TEST_F(SelfTest, Judges) {
+constexpr auto kGood = SelfTestVerdict::Fit::kGood;
+constexpr auto kPoor = SelfTestVerdict::Fit::kPoor;
+constexpr auto kBroken = SelfTestVerdict::Fit::kBroken;
+
+SelfTestVerdict::Fit fit(const ExpectedAcceptance& expected, double accept_length, int64_t steps = 100,
+                         int32_t draft_tokens = 8) {
+  return judge_acceptance(expected, accept_length, steps, draft_tokens).fit;
+}
+
+TEST_F(SelfTest, JudgesByWhatIsKnown) {
   const ExpectedAcceptance known{.source = "expected.json", .accept_length = 5, .draft_tokens = 8};
-  EXPECT_TRUE(judge_acceptance(known, 4.2, 100, 8).good);
-  EXPECT_TRUE(judge_acceptance(known, 3.0, 100, 8).good);
-  const auto bad = judge_acceptance(known, 2.9, 100, 8);
-  EXPECT_FALSE(bad.good);
-  EXPECT_THAT(bad.text, AllOf(HasSubstr("2.90"), HasSubstr("at least 3.00"), HasSubstr("target_layer_ids")));
+  EXPECT_EQ(fit(known, 4.2), kGood);
+  EXPECT_EQ(fit(known, 3.0), kGood);
+  EXPECT_EQ(fit(known, 2.9), kPoor) << "the prompts may be harder than those that 5 is known of";
+  EXPECT_EQ(fit(known, 1.04), kBroken);
   ExpectedAcceptance own = known;
   own.own_prompts = true;
-  EXPECT_TRUE(judge_acceptance(own, 4.3, 100, 8).good);
-  EXPECT_FALSE(judge_acceptance(own, 4.1, 100, 8).good);
-  EXPECT_TRUE(judge_acceptance(known, 1.5, 100, 4).good) << "another block size: nothing is known";
-  EXPECT_TRUE(judge_acceptance(known, 1.0, 3, 8).good) << "too few steps";
-  EXPECT_FALSE(judge_acceptance({}, 1.0, 100, 8).good);
-  EXPECT_TRUE(judge_acceptance({}, 1.4, 100, 8).good);
+  EXPECT_EQ(fit(own, 4.2), kGood);
+  EXPECT_EQ(fit(own, 4.19), kBroken);
+  const std::string text = judge_acceptance(own, 2.9, 100, 8).text;
+  EXPECT_THAT(text, AllOf(HasSubstr("2.90"), HasSubstr("at least 4.20"), HasSubstr("target_layer_ids")));
+  EXPECT_EQ(fit(known, 1.5, 100, 4), kGood) << "another block size: nothing is known";
+}
+
+TEST_F(SelfTest, JudgesAPairThatNothingIsKnownOf) {
+  EXPECT_EQ(fit({}, 1.0), kBroken);
+  EXPECT_EQ(fit({}, 1.04), kBroken);
+  EXPECT_EQ(fit({}, 1.05), kPoor);
+  EXPECT_EQ(fit({}, 1.07), kPoor);
+  EXPECT_EQ(fit({}, 1.49), kPoor);
+  EXPECT_EQ(fit({}, 1.5), kGood);
+  const std::string text = judge_acceptance({}, 1.07, 100, 8).text;
+  EXPECT_THAT(text, AllOf(HasSubstr("1.07"), HasSubstr("likely slower than plain decoding"), HasSubstr("1.5")));
+  EXPECT_THAT(judge_acceptance({}, 1.6, 100, 8).text, Not(HasSubstr("slower")));
+}
+
+// A short length is one of slow decoding also where the file says so.
+TEST_F(SelfTest, WhatDoesNotPayIsSaidOfAnExpectedLengthToo) {
+  const ExpectedAcceptance known{.source = "expected.json", .accept_length = 1.4, .own_prompts = true};
+  EXPECT_EQ(fit(known, 1.4), kPoor);
+  EXPECT_EQ(fit(known, 1.2), kBroken);
+}
+
+TEST_F(SelfTest, TooFewStepsSayNothing) {
+  EXPECT_EQ(fit({}, 1.0, 7), kGood);
+  EXPECT_EQ(fit({}, 1.0, 8), kBroken);
 }
 
 TEST_F(SelfTest, PocketPassesAndADraftFedWithOtherLayersDoesNot) {
   const fs::path pocket = source_dir() / "models/pocket-k2";
   auto good = verdict(pocket / "draft");
   ASSERT_TRUE(good.ok()) << good.message();
-  EXPECT_TRUE(good->good) << good->text;
+  EXPECT_EQ(good->fit, kGood) << good->text;
   EXPECT_THAT(good->text, HasSubstr("7.50 expected by"));
   // The same weights, but features of other layers.
   fs::copy(pocket / "draft", folder_ / "draft");
@@ -107,7 +139,7 @@ TEST_F(SelfTest, PocketPassesAndADraftFedWithOtherLayersDoesNot) {
   write("draft/config.json", config.dump());
   const auto bad = verdict(folder_ / "draft");
   ASSERT_TRUE(bad.ok()) << bad.message();
-  EXPECT_FALSE(bad->good) << bad->text;
+  EXPECT_EQ(bad->fit, kBroken) << bad->text;
 }
 
 }  // namespace
