@@ -9,12 +9,22 @@
 namespace strobe::engine {
 namespace {
 
-Error too_little(const MemoryNeeds& needs, int64_t usable, int64_t fixed, int64_t token_bytes, int64_t tokens) {
+Error too_little(const MemoryNeeds& needs, int64_t usable, int64_t fixed, int64_t token_bytes) {
   return error(
       "--mem-fraction-static {}: of {} it allows {}; {} of weights and workspace leave no room for {} tokens of {} "
-      "bytes in "
-      "the KV caches",
-      needs.fraction, bytes_text(needs.limit_bytes), bytes_text(usable), bytes_text(fixed), tokens, token_bytes);
+      "bytes "
+      "in the KV caches",
+      needs.fraction, bytes_text(needs.limit_bytes), bytes_text(usable), bytes_text(fixed), needs.page_size,
+      token_bytes);
+}
+
+Error too_many(const MemoryNeeds& needs, int64_t usable, int64_t fixed, int64_t token_bytes, int64_t fitting_tokens) {
+  return error(
+      "--max-total-tokens {}: accepted: {} at most: --mem-fraction-static {} of {} is {}, weights and workspace take "
+      "{}, "
+      "each token {} bytes in the KV caches",
+      needs.asked_tokens, fitting_tokens, needs.fraction, bytes_text(needs.limit_bytes), bytes_text(usable),
+      bytes_text(fixed), token_bytes);
 }
 
 }  // namespace
@@ -65,8 +75,9 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs) {
     plan.reason = fitting_pages < useful_pages ? "what --mem-fraction-static leaves"
                                                : "enough for every running request's whole context, at most 1 Mi";
   }
+  if (fitting_pages < 1) return too_little(needs, usable, fixed, plan.bytes_per_token);
   if (plan.pages < 1 || plan.pages > fitting_pages) {
-    return too_little(needs, usable, fixed, plan.bytes_per_token, std::max<int64_t>(plan.pages, 1) * needs.page_size);
+    return too_many(needs, usable, fixed, plan.bytes_per_token, fitting_pages * needs.page_size);
   }
   plan.tokens = plan.pages * needs.page_size;
   for (const PoolSize& pool : needs.pools) {

@@ -14,6 +14,7 @@ constexpr int64_t kNvfp4Group = 16;
 constexpr size_t kShownNames = 8;
 constexpr size_t kKeptNotes = 8;
 constexpr std::string_view kInputScale = ".input_scale";
+constexpr std::string_view kEmbedding = "model.embed_tokens";
 
 bool has_shape(const StoredTensor& stored, const Shape& shape) {
   if (!stored.described) return true;
@@ -264,9 +265,10 @@ Result<QuantTensor> TensorSource::take_matrix(std::string_view module, int64_t o
   }
   const bool excluded = quant_.excluded(module);
   ++(excluded ? summary_.excluded_modules : summary_.bf16_modules);
-  if (quant_.algo == QuantAlgo::kNvfp4 && !excluded) {
-    note(fmt::format("{} is {}, though the exclusion list of {} does not name it", locate(*stored), describe(*stored),
-                     quant_.source));
+  // The lists are of linear layers; an embedding is none.
+  if (quant_.algo == QuantAlgo::kNvfp4 && !excluded && module != kEmbedding) {
+    note(fmt::format("{} is {}, though the exclusion list of {} does not name it", locate(*stored),
+                     stored->described ? describe(*stored) : "not quantised", quant_.source));
   }
   const Tensor tensor = view(*stored, f32 ? DType::kF32 : DType::kBf16, plain_shape);
   QuantTensor matrix;
@@ -342,6 +344,7 @@ Result<KvScales> TensorSource::take_kv_scales(std::string_view attention) {
   if (!has(k_name) && !has(v_name)) return KvScales{};
   KvScales scales;
   scales.in_file = true;
+  ++summary_.kv_scaled;
   STROBE_ASSIGN(scales.k, take_scale(k_name));
   STROBE_ASSIGN(scales.v, take_scale(v_name));
   return scales;
@@ -377,9 +380,12 @@ Result<void> TensorSource::finish() const {
 std::string TensorSource::summary_line() const {
   const std::string list = quant_.source.empty() ? "" : fmt::format(" by {}", quant_.source);
   std::string line = fmt::format(
-      "{} quantised modules, {} bf16, {} excluded{}; {} tensors, {:.1f} MiB, {} skipped by name",
-      summary_.quantised_modules, summary_.bf16_modules, summary_.excluded_modules, list, summary_.taken_tensors,
-      static_cast<double>(summary_.taken_bytes) / (1 << 20), summary_.skipped_tensors);
+      "{} quantised modules, {} bf16, {} excluded{}; {} tensors, {}, {} skipped by name", summary_.quantised_modules,
+      summary_.bf16_modules, summary_.excluded_modules, list, summary_.taken_tensors,
+      // An index names tensors without their sizes.
+      summary_.taken_bytes > 0 ? fmt::format("{:.1f} MiB", static_cast<double>(summary_.taken_bytes) / (1 << 20))
+                               : std::string("of which only the names are known"),
+      summary_.skipped_tensors);
   if (summary_.note_count > 0) {
     line += fmt::format("; {} modules are not as {} says", summary_.note_count, quant_.source);
   }

@@ -54,6 +54,7 @@ struct LoadSummary {
   int64_t bf16_modules = 0;       // matrices taken as bf16 or f32 that the exclusion list does not name
   int64_t excluded_modules = 0;   // matrices taken as bf16 or f32 that it names
   int64_t skipped_tensors = 0;    // by name rules
+  int64_t kv_scaled = 0;          // attention modules with KV scales of their own
   int64_t taken_tensors = 0;
   int64_t taken_bytes = 0;
   std::vector<std::string> notes;  // config and tensors disagree about a module (the tensors win); at most 8 kept

@@ -24,6 +24,32 @@ struct InspectOptions {
   }
 };
 
+std::string rope_text(const RopeConfig& rope, int64_t positions) {
+  std::string text = fmt::format("{}, theta {:.0f}", to_string(rope.kind), rope.theta);
+  if (rope.kind != RopeKind::kDefault)
+    text += fmt::format(", {} x {} positions", rope.factor, rope.original_max_positions);
+  return text + fmt::format("; good for {}", positions);
+}
+
+void add_tensor_facts(const LoadSummary& tensors, std::vector<std::pair<std::string, std::string>>& facts) {
+  if (tensors.taken_tensors == 0) return;  // a fault says why
+  facts.emplace_back("scales", fmt::format("of {} NVFP4 matrices; KV cache: {}", tensors.quantised_modules,
+                                           tensors.kv_scaled > 0 ? fmt::format("of {} layers", tensors.kv_scaled)
+                                                                 : std::string("none in the checkpoint, so 1")));
+  facts.emplace_back("unused tensors", fmt::format("{}, of parts that are not served", tensors.skipped_tensors));
+}
+
+// What runs, but may not be as it was meant; a fault is listed elsewhere.
+std::vector<std::string> warnings_of(const Plan& plan) {
+  std::vector<std::string> warnings = plan.warnings;
+  const LoadSummary& tensors = plan.target_tensors;
+  warnings.insert(warnings.end(), tensors.notes.begin(), tensors.notes.end());
+  if (const int64_t more = tensors.note_count - std::ssize(tensors.notes); more > 0) {
+    warnings.push_back(fmt::format("{} further modules are not as the config says", more));
+  }
+  return warnings;
+}
+
 // The facts that must agree between target, draft and files: what people get wrong.
 std::vector<std::pair<std::string, std::string>> preflight(const Plan& plan) {
   const ModelConfig& target = plan.config;
@@ -34,16 +60,19 @@ std::vector<std::pair<std::string, std::string>> preflight(const Plan& plan) {
                         ? fmt::format("MLA, {} heads, cache row of {} numbers", target.heads, target.mla->cache_width())
                         : fmt::format("GQA, {} heads, {} for keys", target.heads, target.gqa->kv_heads)},
       {"positions", fmt::format("{} at most, {} served", target.max_positions, plan.context_tokens)},
+      {"rope", rope_text(target.rope, target.max_positions)},
       {"tokenizer", plan.tokenizer ? fmt::format("{} tokens", plan.tokenizer->vocab_size()) : "not read"}};
   if (target.moe) {
     facts.emplace_back("experts", fmt::format("{}, {} a token, {} shared, from layer {} on", target.moe->experts,
                                               target.moe->experts_per_token, target.moe->shared_experts,
                                               target.moe->first_dense_layers));
   }
+  add_tensor_facts(plan.target_tensors, facts);
   if (plan.draft_config) {
     const DraftConfig& draft = *plan.draft_config;
     facts.emplace_back("draft", fmt::format("{} layers, block of {}, mask token {}", plan.draft_recipe.layer_count(),
                                             plan.options.speculative_num_draft_tokens, plan.mask_token));
+    facts.emplace_back("draft rope", rope_text(draft.rope, draft.max_positions));
     facts.emplace_back("features", fmt::format("outputs of target layers {}", fmt::join(draft.target_layer_ids, ", ")));
   }
   return facts;
@@ -62,6 +91,10 @@ void print_text(const Plan& plan) {
     for (const auto& item : plan.memory.items) {
       fmt::print("  {:<20} {:>10}  {}\n", item.what, engine::bytes_text(item.bytes), item.detail);
     }
+  }
+  if (const auto warnings = warnings_of(plan); !warnings.empty()) {
+    section("Warnings");
+    for (const std::string& warning : warnings) fmt::print("  {}\n", warning);
   }
   if (plan.faults.empty()) {
     fmt::print("\nNothing stands in the way.\n");
@@ -83,7 +116,12 @@ void print_json(const Plan& plan) {
     out["memory"]["items"].push_back({{"what", item.what}, {"bytes", item.bytes}, {"detail", item.detail}});
   }
   out["memory"]["tokens"] = plan.memory.tokens;
+  out["memory"]["pages"] = plan.memory.pages;
   out["memory"]["bytes_per_token"] = plan.memory.bytes_per_token;
+  out["memory"]["total_bytes"] = plan.memory.total_bytes();
+  out["memory"]["limit_bytes"] = plan.memory.limit_bytes;
+  out["memory"]["reason"] = plan.memory.reason;
+  out["warnings"] = warnings_of(plan);
   out["faults"] = plan.faults;
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }

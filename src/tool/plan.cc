@@ -11,7 +11,6 @@
 #include "engine/backends.h"
 #include "engine/block_rows.h"
 #include "engine/step.h"
-#include "load/tensor_source.h"
 #include "model/decoder.h"
 #include "model/families.h"
 #include "model/weights.h"
@@ -87,7 +86,14 @@ Result<void> read_target(Plan& plan) {
   EngineOptions& o = plan.options;
   STROBE_ASSIGN(plan.config, load_model_config(o.model_path));
   const ModelConfig& config = plan.config;
-  for (const auto& warning : config.warnings) log_warning("{}", warning);
+  for (const auto& warning : config.warnings) plan.warn(warning);
+  if (std::ranges::find(config.architectures, "DFlashDraftModel") != config.architectures.end()) {
+    return error(
+        "--model-path {}: its config.json is that of a DFlash draft; accepted: the target's folder (the draft's goes "
+        "to "
+        "--speculative-draft-model-path)",
+        o.model_path);
+  }
   if (o.quantization == "modelopt_fp4" && config.quant.algo != QuantAlgo::kNvfp4) {
     return error("--quantization modelopt_fp4: {} declares no NVFP4 weights; accepted: auto, unquant", o.model_path);
   }
@@ -195,15 +201,14 @@ Result<void> read_draft(Plan& plan) {
   STROBE_ASSIGN(plan.draft_config,
                 load_draft_config(o.speculative_draft_model_path, plan.config.layers, draft_options));
   const DraftConfig& draft = *plan.draft_config;
-  for (const auto& warning : draft.warnings) log_warning("draft: {}", warning);
   STROBE_ASSIGN(const auto warnings, check_draft_against_target(draft, plan.config));
-  for (const auto& warning : warnings) log_warning("draft: {}", warning);
+  for (const auto& warning : warnings) plan.warn("draft: " + warning);
 
   STROBE_ASSIGN(const BlockSize block,
                 resolve_block_size(draft, o.speculative_num_draft_tokens == 0
                                               ? std::nullopt
                                               : std::optional<int64_t>(o.speculative_num_draft_tokens)));
-  if (!block.warning.empty()) log_warning("draft: {}", block.warning);
+  if (!block.warning.empty()) plan.warn("draft: " + block.warning);
   if (block.tokens > engine::kMaxBlockTokens) {
     return error("draft config.json: block_size {}: accepted: 2 to {}", block.tokens, engine::kMaxBlockTokens);
   }
@@ -253,6 +258,13 @@ Result<DType> draft_kv_dtype(Plan& plan, DType target_kv) {
   return decision.dtype;
 }
 
+Result<void> plan_draft(Plan& plan, DType target_kv) {
+  STROBE_TRY(read_draft(plan));
+  STROBE_ASSIGN(const DType dtype, draft_kv_dtype(plan, target_kv));
+  plan.draft_kv = model::kv_geometry(plan.draft_recipe, stored_as(plan, dtype));
+  return {};
+}
+
 // ---- weights and memory ----
 
 // The GPU's free memory; or the machine's memory, or what the control group of a container allows of it.
@@ -276,6 +288,7 @@ Result<engine::MemoryItem> plan_target_weights(Plan& plan) {
   STROBE_TRY(model::load_target_weights(plan.recipe, source, arena));
   STROBE_TRY(source.finish());
   (void)model::make_rope_table(plan.recipe.rope, plan.context_tokens, arena);
+  plan.target_tensors = source.summary();
   return engine::MemoryItem{"target weights", arena.bytes(), source.summary_line()};
 }
 
@@ -327,6 +340,13 @@ std::string kv_detail(const cache::KvGeometry& kv) {
   return fmt::format("{} layers of {} x {} {}", kv.layers, kv.planes, kv.dim, to_string(kv.dtype));
 }
 
+// In an inspection a fault is noted and the work goes on.
+Result<void> tolerate(Plan& plan, const PlanMode& mode, Result<void> outcome) {
+  if (outcome.ok() || !mode.inspection) return outcome;
+  plan.faults.push_back(outcome.message());
+  return {};
+}
+
 void limit_context(Plan& plan, int64_t tokens) {
   if (plan.context_tokens <= tokens) return;
   plan.context_tokens = tokens;
@@ -343,13 +363,21 @@ Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
       .page_size = o.page_size,
       .asked_tokens = o.max_total_tokens,
       .useful_tokens = std::min(o.max_running_requests * plan.context_tokens, kLargestDefaultTokens)};
-  STROBE_ASSIGN(engine::MemoryItem target, plan_target_weights(plan));
-  needs.fixed.push_back(std::move(target));
+  const auto add = [&](Result<engine::MemoryItem> item) -> Result<void> {
+    if (!item) return tolerate(plan, mode, item.error());
+    needs.fixed.push_back(std::move(item).value());
+    return {};
+  };
+  STROBE_TRY(add(plan_target_weights(plan)));
   needs.pools.push_back({"target KV cache", plan.target_kv.bytes_per_token(), kv_detail(plan.target_kv)});
-  if (plan.speculates()) {
-    STROBE_ASSIGN(engine::MemoryItem draft, plan_draft_weights(plan));
-    needs.fixed.push_back(std::move(draft));
+  if (plan.speculates() && plan.draft_kv.layers > 0) {
+    STROBE_TRY(add(plan_draft_weights(plan)));
     needs.pools.push_back({"draft KV cache", plan.draft_kv.bytes_per_token(), kv_detail(plan.draft_kv)});
+  }
+  const size_t all_weights = plan.speculates() ? 2 : 1;
+  if (needs.fixed.size() < all_weights) {  // an inspection that has noted why
+    plan.memory.items = std::move(needs.fixed);
+    return {};
   }
   needs.fixed.push_back(plan_workspace(plan));
   if (plan.device.kind == DeviceKind::kCuda) {
@@ -374,13 +402,6 @@ void plan_step_size(Plan& plan) {
   plan.max_rows = o.chunked_prefill_size + static_cast<int32_t>(recorded_requests(plan)) * block;
 }
 
-// In an inspection a fault is noted and the work goes on.
-Result<void> tolerate(Plan& plan, const PlanMode& mode, Result<void> outcome) {
-  if (outcome.ok() || !mode.inspection) return outcome;
-  plan.faults.push_back(outcome.message());
-  return {};
-}
-
 }  // namespace
 
 std::string Plan::decided(const std::string& what) const {
@@ -395,6 +416,11 @@ void Plan::decide(std::string what, std::string value, std::string reason) {
   decisions.push_back({std::move(what), std::move(value), std::move(reason)});
 }
 
+void Plan::warn(std::string warning) {
+  log_warning("{}", warning);
+  warnings.push_back(std::move(warning));
+}
+
 Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   Plan plan;
   plan.options = options;
@@ -405,14 +431,12 @@ Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   STROBE_TRY(tolerate(plan, mode, read_tokenizer(plan)));
   STROBE_ASSIGN(const DType kv, target_kv_dtype(plan));
   plan.target_kv = model::kv_geometry(plan.recipe, stored_as(plan, kv));
-  STROBE_TRY(choose_target_backends(plan, kv));
-  STROBE_TRY(choose_product_kernel(plan, "--moe-runner-backend", plan.options.moe_runner_backend, "experts"));
-  STROBE_TRY(choose_product_kernel(plan, "--fp4-gemm-backend", plan.options.fp4_gemm_backend, "NVFP4 products"));
-  if (plan.speculates()) {
-    STROBE_TRY(read_draft(plan));
-    STROBE_ASSIGN(const DType draft_kv, draft_kv_dtype(plan, kv));
-    plan.draft_kv = model::kv_geometry(plan.draft_recipe, stored_as(plan, draft_kv));
-  }
+  const auto try_all = [&](Result<void> outcome) { return tolerate(plan, mode, std::move(outcome)); };
+  STROBE_TRY(try_all(choose_target_backends(plan, kv)));
+  STROBE_TRY(try_all(choose_product_kernel(plan, "--moe-runner-backend", plan.options.moe_runner_backend, "experts")));
+  STROBE_TRY(
+      try_all(choose_product_kernel(plan, "--fp4-gemm-backend", plan.options.fp4_gemm_backend, "NVFP4 products")));
+  if (plan.speculates()) STROBE_TRY(try_all(plan_draft(plan, kv)));
   plan_step_size(plan);
   STROBE_TRY(tolerate(plan, mode, plan_memory(plan, mode)));
   return plan;

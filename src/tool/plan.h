@@ -15,6 +15,7 @@
 #include "load/draft_config.h"
 #include "load/model_config.h"
 #include "load/safetensors.h"
+#include "load/tensor_source.h"
 #include "model/recipe.h"
 #include "text/tokenizer.h"
 #include "tool/options.h"
@@ -52,6 +53,8 @@ struct Plan {
   kernel::StepLimits limits;   // of a step, for the kernels
   int64_t workspace_bytes = 0;
   engine::MemoryPlan memory;
+  LoadSummary target_tensors;         // as far as they were found
+  std::vector<std::string> warnings;  // what runs, but may not be as it was meant
   // Only an inspection goes on after a fault; then it is listed here.
   std::vector<std::string> faults;
 
@@ -59,6 +62,7 @@ struct Plan {
   // The value of a decision, "" when there is none of that name.
   [[nodiscard]] std::string decided(const std::string& what) const;
   void decide(std::string what, std::string value, std::string reason);
+  void warn(std::string warning);
 };
 
 struct PlanMode {
@@ -68,7 +72,7 @@ struct PlanMode {
   int64_t memory_bytes = 0;  // of the device; 0: this machine's
 };
 
-// Decisions are logged as they are made. Errors name flag, file, tensor or field.
+// Decisions and warnings are logged as they are made. Errors name flag, file, tensor or field.
 Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode = {});
 
 }  // namespace strobe::tool

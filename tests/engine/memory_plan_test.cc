@@ -58,11 +58,18 @@ TEST(MemoryPlan, RefusesWhatDoesNotFit) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(
       plan.message(),
-      "--mem-fraction-static 0.5: of 1000.0 MiB it allows 500.0 MiB; 350.0 MiB of weights and workspace leave no room "
-      "for 153600 tokens of 1024 bytes in the KV caches");
-  n = needs();
-  n.fixed[0].bytes = 450 * kMib;
-  EXPECT_FALSE(plan_memory(n).ok());
+      "--max-total-tokens 153600: accepted: 153536 at most: --mem-fraction-static 0.5 of 1000.0 MiB is 500.0 MiB, "
+      "weights and workspace take 350.0 MiB, each token 1024 bytes in the KV caches");
+  n.asked_tokens = 153536;
+  EXPECT_TRUE(plan_memory(n).ok()) << "what is called accepted is";
+  for (const int64_t asked : {int64_t{0}, int64_t{2400} * 64}) {
+    n.asked_tokens = asked;
+    n.fixed[0].bytes = 450 * kMib;
+    EXPECT_EQ(
+        plan_memory(n).message(),
+        "--mem-fraction-static 0.5: of 1000.0 MiB it allows 500.0 MiB; 500.0 MiB of weights and workspace leave no "
+        "room for 64 tokens of 1024 bytes in the KV caches");
+  }
 }
 
 TEST(MemoryPlan, TheTableNamesEveryPart) {

@@ -287,6 +287,14 @@ TEST_F(TensorSourceTest, TensorsWinOverTheExclusionList) {
                                            HasSubstr("2 modules are not as config.json says")));
 }
 
+// Exclusion lists are of linear layers: that they do not name the embedding is no contradiction.
+TEST_F(TensorSourceTest, AnEmbeddingNeedsNoExclusion) {
+  add_bf16("model.embed_tokens");
+  TensorSource source = open(nvfp4({"lm_head"}));
+  EXPECT_EQ(source.take_matrix("model.embed_tokens", kOut, kIn)->format, WeightFormat::kBf16);
+  EXPECT_EQ(source.summary().note_count, 0);
+}
+
 TEST_F(TensorSourceTest, QuantisedTensorsWithoutADeclaration) {
   add_nvfp4("m");
   EXPECT_THAT(matrix_refusal({}),

@@ -17,6 +17,7 @@ namespace strobe::tool {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -117,6 +118,8 @@ TEST_F(KimiPlan, FromConfigsAndIndexAlone) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   // The tokenizer is all that is missing.
   EXPECT_THAT(plan->faults, ElementsAre(HasSubstr("tokenizer")));
+  EXPECT_THAT(plan->warnings, IsEmpty());
+  EXPECT_EQ(plan->target_tensors.note_count, 0) << plan->target_tensors.notes[0];
   EXPECT_EQ(plan->decided("KV cache"), "fp8_e4m3");
   EXPECT_EQ(plan->decided("draft KV cache"), "bf16");
   EXPECT_EQ(plan->mask_token, 163838);
@@ -128,7 +131,8 @@ TEST_F(KimiPlan, FromConfigsAndIndexAlone) {
   const auto target_gb = static_cast<double>(plan->memory.items[0].bytes) / 1e9;
   EXPECT_NEAR(target_gb, 594.2, 0.5);
   EXPECT_THAT(plan->memory.items[0].detail, HasSubstr("69120 quantised modules"));
-  EXPECT_THAT(plan->memory.items[0].detail, HasSubstr("28 skipped by name"));
+  EXPECT_THAT(plan->memory.items[0].detail,
+              HasSubstr("277335 tensors, of which only the names are known, 28 skipped by name"));
   const auto draft_gib = static_cast<double>(plan->memory.items[1].bytes) / static_cast<double>(kGib);
   EXPECT_NEAR(draft_gib, 6.48, 0.3);
   EXPECT_GT(plan->memory.tokens, 262144);
@@ -142,12 +146,46 @@ TEST_F(KimiPlan, TooLittleMemoryIsAFaultWithFigures) {
   EXPECT_EQ(plan->memory.items.size(), 3U) << "weights and workspace are told all the same";
 }
 
-TEST_F(KimiPlan, NamesThatDoNotFitTheModelAreFaults) {
-  Index target = kimi_target();
+// One look tells all that is wrong, not the first of it.
+TEST_F(KimiPlan, FaultsOfDifferentPartsAreAllTold) {
+  Index target = kimi_target(), draft = kimi_draft();
   target.remove("language_model.model.layers.7.mlp.experts.123.up_proj.weight_scale_2");
-  auto plan = this->plan(target, kimi_draft(), 8 * 180 * kGib);
+  draft.remove("layers.2.mlp.up_proj.weight");
+  auto plan = this->plan(target, draft, 8 * 180 * kGib);
   ASSERT_TRUE(plan.ok()) << plan.message();
-  EXPECT_THAT(plan->faults, Contains(HasSubstr("'model.layers.7.mlp.experts.123.up_proj.weight_scale_2' is missing")));
+  EXPECT_THAT(plan->faults, ElementsAre(HasSubstr("no tokenizer"), HasSubstr("'model.layers.7.mlp.experts.123.up_proj.weight_scale_2' is missing"),
+                                        HasSubstr("'layers.2.mlp.up_proj.weight' is missing")));
+  EXPECT_THAT(plan->memory.items, IsEmpty());
+}
+
+TEST_F(KimiPlan, ADraftThatCannotBeReadLeavesTheTargetsPlan) {
+  fs::remove(root_ / "draft/config.json");
+  auto plan = this->plan(kimi_target(), kimi_draft(), 8 * 180 * kGib);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_THAT(plan->faults, ElementsAre(HasSubstr("no tokenizer"), HasSubstr("draft/config.json")));
+  ASSERT_EQ(plan->memory.items.size(), 1U);
+  EXPECT_EQ(plan->memory.items[0].what, "target weights");
+  EXPECT_EQ(plan->memory.tokens, 0);
+}
+
+TEST_F(KimiPlan, WhatRunsButMayNotBeMeantIsAWarning) {
+  std::ifstream file(root_ / "draft/config.json");
+  auto config = nlohmann::json::parse(file);
+  config["max_position_embeddings"] = 4096;
+  std::ofstream(root_ / "draft/config.json") << config;
+  auto plan = this->plan(kimi_target(), kimi_draft(), 8 * 180 * kGib);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_THAT(plan->warnings, Contains(HasSubstr("draft: the draft knows 4096 positions")));
+  EXPECT_EQ(plan->target_tensors.skipped_tensors, 28);
+  EXPECT_EQ(plan->target_tensors.kv_scaled, 0);
+}
+
+TEST(PocketPlan, ADraftIsNoTarget) {
+  EngineOptions o;
+  o.model_path = source_dir() / "models/pocket-k2/draft";
+  o.log_level = "error";
+  EXPECT_THAT(make_plan(o, {.inspection = true}).message(),
+              AllOf(HasSubstr("--model-path"), HasSubstr("--speculative-draft-model-path")));
 }
 
 TEST(PocketPlan, IsWhatIsTaken) {
