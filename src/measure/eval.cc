@@ -114,9 +114,10 @@ std::string_view to_string(Gsm8kProtocol protocol) {
   return protocol == Gsm8kProtocol::kStandard ? "standard" : "few-shot-legacy";
 }
 
-double EvalTotals::score() const {
+std::optional<double> EvalTotals::score() const {
   const int64_t answered = right + wrong;
-  return answered == 0 ? 0.0 : static_cast<double>(right) / static_cast<double>(answered);
+  if (answered == 0) return std::nullopt;
+  return static_cast<double>(right) / static_cast<double>(answered);
 }
 
 EvalTotals add_up(const std::vector<Sample>& samples) {

@@ -56,8 +56,8 @@ struct EvalTotals {
   int64_t completion_tokens = 0;
   std::optional<double> accept_length;  // over all verify steps
 
-  // Right answers among those that came; 0 when none did.
-  [[nodiscard]] double score() const;
+  // Right answers among those that came; none when none did.
+  [[nodiscard]] std::optional<double> score() const;
 };
 
 [[nodiscard]] EvalTotals add_up(const std::vector<Sample>& samples);

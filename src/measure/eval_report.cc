@@ -28,6 +28,11 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
+std::string score_text(const EvalTotals& totals) {
+  const auto score = totals.score();
+  return score ? fmt::format("{:.3f}", *score) : "none";
+}
+
 constexpr const char* kStyle = R"(<style>
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
@@ -113,7 +118,7 @@ json to_json(const EvalReport& report) {
       {"api", to_string(o.api)},
       {"num_shots", o.shots},
       {"max_tokens", o.max_tokens},
-      {"score", totals.score()},
+      {"score", or_null(totals.score())},
       {"right", totals.right},
       {"wrong", totals.wrong},
       {"invalid", totals.invalid},
@@ -135,7 +140,7 @@ std::string to_html(const EvalReport& report) {
   std::string page = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n";
   page += "<meta name=\"viewport\" content=\"width=device-width\"><title>GSM8K</title>\n";
   page += kStyle;
-  page += fmt::format("</head><body>\n<h1>GSM8K: {:.3f}</h1>\n<table>\n", totals.score());
+  page += fmt::format("</head><body>\n<h1>GSM8K: {}</h1>\n<table>\n", score_text(totals));
   page += row("verdict", verdict_line(report, totals));
   page += row("model", report.model);
   page += row("questions", report.data_path);
@@ -152,7 +157,7 @@ std::string to_html(const EvalReport& report) {
 }
 
 std::string running_score(const EvalTotals& totals) {
-  std::string text = fmt::format("score {:.3f}", totals.score());
+  std::string text = "score " + score_text(totals);
   if (totals.accept_length) text += fmt::format(", accept length {:.2f}", *totals.accept_length);
   if (totals.failed > 0) text += fmt::format(", {} failed", totals.failed);
   return text;
@@ -160,7 +165,7 @@ std::string running_score(const EvalTotals& totals) {
 
 std::string to_text(const EvalReport& report) {
   const EvalTotals totals = add_up(report.samples);
-  std::string text = fmt::format("gsm8k score {:.3f}: {} of {} answers right, {} without a number\n", totals.score(),
+  std::string text = fmt::format("gsm8k score {}: {} of {} answers right, {} without a number\n", score_text(totals),
                                  totals.right, totals.right + totals.wrong, totals.invalid);
   if (totals.failed > 0) {
     text += fmt::format("{} requests failed; they are in no score. The first:", totals.failed);

@@ -120,7 +120,9 @@ int run_command_line(int argc, char** argv, const std::vector<Subcommand>& subco
   } catch (const CLI::ParseError& e) {
     if (app.exit(e) == 0) return 0;
     for (const auto& [parser, subcommand] : parsers) {
-      if (parser->parsed()) return subcommand->usage_error;
+      const CLI::App* group = parser->get_parent();
+      // A group without its second word counts as well: `strobe eval`.
+      if (parser->parsed() || (group != &app && group->parsed())) return subcommand->usage_error;
     }
     return 1;
   }

@@ -111,10 +111,16 @@ class SuiteRun {
   }
 
   [[nodiscard]] int finish() const {
-    const std::string file =
-        (fs::path(options_.output_dir) / fmt::format("suite_{}.json", measure::safe_name(options_.suite)));
-    measure::write_whole(file, nlohmann::json({{"suite", options_.suite}, {"tests", results_}}).dump(1) + "\n");
-    fmt::print("suite {}: {}; {}\n", options_.suite, word(worst_), file);
+    const bool whole = options_.partition == SuiteOptions().partition;
+    const std::string part = whole ? "" : "-" + options_.partition;
+    const std::string name = measure::safe_name(fmt::format("suite_{}{}", options_.suite, part));
+    const std::string file = fs::path(options_.output_dir) / (name + ".json");
+    measure::write_whole(
+        file,
+        nlohmann::json({{"suite", options_.suite}, {"partition", options_.partition}, {"tests", results_}}).dump(1) +
+            "\n");
+    fmt::print("suite {}{}: {}; {}\n", options_.suite, whole ? "" : ", partition " + options_.partition,
+               results_.empty() ? "none of its tests is in this partition" : word(worst_), file);
     return worst_;
   }
 

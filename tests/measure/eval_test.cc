@@ -70,7 +70,7 @@ TEST(Eval, ScoresTheAnswers) {
   EXPECT_EQ(totals.wrong, 2);
   EXPECT_EQ(totals.invalid, 1);
   EXPECT_EQ(totals.failed, 0);
-  EXPECT_DOUBLE_EQ(totals.score(), 0.5);
+  EXPECT_EQ(totals.score(), 0.5);
   EXPECT_EQ(totals.completion_tokens, 28);
   EXPECT_DOUBLE_EQ(totals.accept_length.value(), 3.5);
   ASSERT_EQ(report.samples.size(), 4u);
@@ -144,7 +144,7 @@ TEST(Eval, AFailedRequestIsTriedAgainAndIsNoWrongAnswer) {
   EXPECT_EQ(report.samples[2].outcome, Outcome::kFailed);
   EXPECT_EQ(report.samples[2].tries, 1);
   const EvalTotals totals = add_up(report.samples);
-  EXPECT_DOUBLE_EQ(totals.score(), 1.0);
+  EXPECT_EQ(totals.score(), 1.0);
   EXPECT_EQ(totals.failed, 2);
   EXPECT_THAT(to_text(report), HasSubstr("2 requests failed"));
   EXPECT_EQ(judge(totals, std::nullopt), Verdict::kUnknown);
@@ -161,6 +161,10 @@ TEST(Eval, AServerThatIsGoneEndsTheRun) {
   EXPECT_EQ(totals.failed, 3);
   EXPECT_EQ(totals.not_asked, 17);
   EXPECT_THAT(report.problem, HasSubstr("does not answer"));
+  // No answer is no score, and no 0 either.
+  EXPECT_EQ(totals.score(), std::nullopt);
+  EXPECT_EQ(to_json(report)["score"], nullptr);
+  EXPECT_THAT(to_text(report), HasSubstr("gsm8k score none: 0 of 0"));
 }
 
 TEST(Eval, AStoppedRunKeepsWhatItHas) {

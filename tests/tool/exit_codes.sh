@@ -21,6 +21,8 @@ expect() {
 }
 
 expect 2 "--nothing" eval gsm8k --nothing
+expect 2 "subcommand is required" eval
+expect 2 "subcommand is required" bench nothing
 expect 2 "--data-path is needed" eval gsm8k
 expect 2 "$out/none.jsonl" eval gsm8k --data-path "$out/none.jsonl"
 expect 2 "--baseline 92" eval gsm8k --data-path "$data" --baseline 92
@@ -38,6 +40,7 @@ expect 3 "--context-tokens 9000" bench step --context-tokens 9000
 expect 3 "--batch-size 4 of" bench step --batch-size 4 --max-total-tokens 1024
 expect 2 "accepted: ci-cpu" suite run nothing
 expect 2 "--partition '1/1'" suite run ci-cpu --partition 1/1
+expect 0 "none of its tests is in this partition" suite run ci-cpu --partition 1/2 --output-dir "$out"
 expect 2 "--suite-dir $out/none" suite list --suite-dir "$out/none"
 expect 3 "http://127.0.0.1:1" eval gsm8k --data-path "$data" --base-url http://127.0.0.1:1 --output-dir "$out"
 expect 3 "http://127.0.0.1:1" bench serve --base-url http://127.0.0.1:1 --output-dir "$out"
