@@ -75,7 +75,10 @@ bool Scheduler::take_in() {
   std::unordered_set<std::string> aborts;
   {
     std::unique_lock lock(mutex_);
-    if (running_.empty() && waiting_.empty()) check_idle_pages();
+    if (running_.empty() && waiting_.empty()) {
+      check_idle_pages();
+      trace_.pause();
+    }
     wake_.wait(lock, [&] {
       return stopping_ || flushing_ || !inbox_.empty() || !aborts_.empty() || !running_.empty() || !waiting_.empty();
     });
@@ -277,7 +280,7 @@ void Scheduler::run_step() {
   engine::StepResult result;
   const bool traced = trace_.on();
   plan_.timed = traced;
-  if (traced) trace_.begin();
+  traced ? trace_.begin() : trace_.pause();
   const bool admissible = !waiting_.empty() && std::ssize(running_) < options_.max_running_requests;
   lookahead_.open(planned_growth_ || admissible);
   std::string failure;

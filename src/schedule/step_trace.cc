@@ -8,9 +8,6 @@ namespace {
 
 using Clock = TraceSpan::Clock;
 
-// Between steps of a busy engine; after a longer time nothing was there to do.
-constexpr auto kLongestGap = std::chrono::milliseconds(20);
-
 double ms_between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double, std::milli>(b - a).count();
 }
@@ -68,7 +65,7 @@ std::vector<TraceSpan> step_spans(const engine::StepPlan& plan, const engine::St
 
 void StepTrace::end(const engine::StepPlan& plan, const engine::StepResult& result) {
   std::vector<TraceSpan> spans = step_spans(plan, result, begin_);
-  if (!spans.empty() && has_last_ && begin_ - last_end_ < kLongestGap) {
+  if (!spans.empty() && has_last_) {
     TraceSpan scheduler = spans.front();
     scheduler.name = "scheduler";
     scheduler.begin = last_end_;

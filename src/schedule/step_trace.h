@@ -15,14 +15,16 @@ class StepTrace {
   explicit StepTrace(TraceRecorder* recorder) : recorder_(recorder) {}
 
   [[nodiscard]] bool on() const { return recorder_ != nullptr && recorder_->on(); }
-  // Around a step, when on() was true before it.
+  // Around a step, when on() was true before it. Between two of them lies the scheduler's time, unless pause() comes
+  // between: nothing is there to do, or nothing is recorded.
   void begin() { begin_ = TraceSpan::Clock::now(); }
+  void pause() { has_last_ = false; }
   void end(const engine::StepPlan& plan, const engine::StepResult& result);
 
  private:
   TraceRecorder* recorder_;
   TraceSpan::Clock::time_point begin_;
-  TraceSpan::Clock::time_point last_end_;  // of the step before; none after a pause
+  TraceSpan::Clock::time_point last_end_;  // of the step before
   bool has_last_ = false;
 };
 

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<int32_t> kTokens = {1, 2, 3};
 
@@ -92,6 +93,23 @@ TEST(StepTraceTest, RecordsWhileTheRecorderIsOn) {
   trace.end({{fed(1, 5, 5)}}, {.outputs = {{}}, .times = {.target_ms = 2}});
   EXPECT_FALSE(trace.on());
   EXPECT_THAT(recorder.stop()->summary, HasSubstr("decode"));
+}
+
+TEST(StepTraceTest, TheTimeBetweenStepsIsTheSchedulersUnlessThereIsNothingToDo) {
+  const testing::ScratchFolder folder;
+  const auto summary = [&](bool idle) {
+    TraceRecorder recorder;
+    EXPECT_TRUE(recorder.start({.folder = folder.path(), .run = "r"}).ok());
+    StepTrace trace(&recorder);
+    for (int i = 0; i < 2; ++i) {
+      trace.begin();
+      trace.end({{fed(1, 5, 5)}}, {.outputs = {{}}, .times = {.target_ms = 2}});
+      if (idle) trace.pause();
+    }
+    return recorder.stop()->summary;
+  };
+  EXPECT_THAT(summary(false), HasSubstr("scheduler"));
+  EXPECT_THAT(summary(true), Not(HasSubstr("scheduler")));
 }
 
 }  // namespace
