@@ -343,12 +343,12 @@ class PageTest(unittest.TestCase):
         self.assertRegex(b.text(".verdict"), r"DFlash was [\d.]+× (faster|slower) \(.+ against .+; \d+ steps against \d+\)")
         self.assertTrue(any("draft" in token["look"] for token in self.tokens(fast)))
         self.assertEqual({token["look"] for token in self.tokens(plain)}, {"tok plain"})
-        # Slowed down the plain text falls behind; at the end all is as before.
+        # Slowed down the slower one falls behind (on a busy machine that may be either); at the end all is as before.
         replay = """const button = document.querySelector(".replay");
                     if (button.textContent.startsWith("Slowed down") !== arguments[0]) button.click();
                     const [fast, plain] = [...document.querySelectorAll(".tokens")].map(e => e.textContent.length);
                     return [fast, plain];"""
-        b.wait("a difference", lambda: (lambda fast, plain: fast > plain)(*b.run(replay, True)))
+        b.wait("a difference", lambda: (lambda fast, plain: fast != plain)(*b.run(replay, True)))
         b.run(replay, False)
         self.assertEqual((self.answer_text(fast), self.answer_text(plain)), (text, text))
         self.assertEqual(b.text(".replay"), "Replay both slowly")
