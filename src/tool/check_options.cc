@@ -12,6 +12,8 @@ namespace {
 
 // Slots of the caches are counted in 32 bits.
 constexpr int64_t kLargestTotalTokens = int64_t{1} << 30;
+// Rows of a step too, with every block beside a chunk.
+constexpr int32_t kLargestChunk = 1 << 20;
 
 Result<void> check_one_of(const char* flag, const std::string& value, std::initializer_list<const char*> accepted) {
   std::string list;
@@ -49,8 +51,9 @@ Result<void> check_numbers(const EngineOptions& o) {
   if (!(o.mem_fraction_static > 0 && o.mem_fraction_static < 1)) {
     return error("--mem-fraction-static {}: accepted: above 0 and below 1", o.mem_fraction_static);
   }
-  if (o.chunked_prefill_size < 1)
-    return error("--chunked-prefill-size {}: accepted: 1 and more", o.chunked_prefill_size);
+  if (o.chunked_prefill_size < 1 || o.chunked_prefill_size > kLargestChunk) {
+    return error("--chunked-prefill-size {}: accepted: 1 to {}", o.chunked_prefill_size, kLargestChunk);
+  }
   if (o.max_running_requests < 0 || o.max_running_requests > 4096) {
     return error("--max-running-requests {}: accepted: 1 to 4096, or 0 for the default", o.max_running_requests);
   }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 
 namespace strobe::tool {
 namespace {
@@ -54,6 +53,7 @@ TEST(CheckOptions, EachWrongFlagIsNamedWithItsValue) {
       {"--mem-fraction-static", [](O& o) { o.mem_fraction_static = std::nan(""); }, "nan"},
       {"--chunked-prefill-size", [](O& o) { o.chunked_prefill_size = 0; }, "0"},
       {"--chunked-prefill-size", [](O& o) { o.chunked_prefill_size = -1; }, "-1"},
+      {"--chunked-prefill-size", [](O& o) { o.chunked_prefill_size = (1 << 20) + 1; }, "1048577"},
       {"--max-running-requests", [](O& o) { o.max_running_requests = -1; }, "-1"},
       {"--max-running-requests", [](O& o) { o.max_running_requests = 4097; }, "4097"},
       {"--max-queued-requests", [](O& o) { o.max_queued_requests = -1; }, "-1"},
@@ -92,7 +92,7 @@ TEST(CheckOptions, BordersAreAccepted) {
       [](O& o) { o.page_size = 1; },
       [](O& o) { o.page_size = 1024; },
       [](O& o) { o.mem_fraction_static = 1e-9; },
-      [](O& o) { o.chunked_prefill_size = std::numeric_limits<int32_t>::max(); },
+      [](O& o) { o.chunked_prefill_size = 1 << 20; },
       [](O& o) { o.max_running_requests = 4096; },
       [](O& o) { o.max_queued_requests = 0; },
       [](O& o) { o.max_total_tokens = 64; },
