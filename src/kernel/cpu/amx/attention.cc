@@ -23,6 +23,7 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
+constexpr int64_t kSplit = 256;
 constexpr int64_t kStepKeys = 32;  // of one multiplication with values
 constexpr int64_t kSteps = kSplit / kStepKeys;
 constexpr int64_t kMaxKeyChunks = kMaxAttentionKeyDim / kChunk;
@@ -44,6 +45,7 @@ constexpr int64_t kQueryTiles = 4;
 
 struct TileCore {
   static constexpr int64_t kQueries = 16 * kQueryTiles;
+  static constexpr int64_t kSplitPositions = kSplit;
 
   struct alignas(64) Scratch {
     std::byte queries[kQueryTiles][2 * kMaxKeyChunks][kTileBytes];  // [32 numbers in pairs][16 queries]

@@ -1,27 +1,31 @@
-// Attention with vector units: up to 8 queries at once against blocks of 64 positions expanded to f32.
+// Attention with vector units: up to 32 queries against a split of 64 positions, expanded to f32 once for all of them.
 //
-// Per block: scores (vectors over the head dimension, one horizontal sum a score), a running maximum and sum, and
-// weighted values (vectors over the value dimension, kept in registers over the block's positions). Multiply-adds are
-// queries * positions * (key_dim + value_dim) / 16; expanding a key costs about as much as one query and is shared
-// by 8.
+// Scores are vectors over the head dimension and one sum over lanes; then every query is a lane: maximum, exponentials
+// and their sum; then weighted values are vectors over the value dimension, in registers over the positions.
+// Multiply-adds are queries * positions * (key_dim + value_dim) / 16; expanding a key of e4m3 costs as much as two
+// queries.
 #include "kernel/cpu/generic/attention_driver.h"
 #include "kernel/cpu/generic/kernels.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlock = 64;  // positions whose softmax is computed together; divides kSplit
+constexpr int64_t kBlock = 64;                              // positions of a split
+constexpr int kRegisters = kGemmRows * kGemmTilesManyRows;  // sums that fit
 
 struct VectorCore {
-  static constexpr int64_t kQueries = 8;
+  static constexpr int64_t kQueries = 2 * kLanes;
+  static constexpr int64_t kSplitPositions = kBlock;
 
   // The scratch of one worker.
-  struct Scratch {
+  struct alignas(64) Scratch {
     float q[kQueries][kMaxAttentionKeyDim];
     float keys[kBlock][kMaxAttentionKeyDim];
     float values[kBlock][kMaxAttentionValueDim];  // GQA; MLA's values are its keys
-    float scores[kQueries][kBlock];               // then weights
-    bool bad[kBlock];                             // the key holds a NaN or infinity
+    float scores[kBlock][kQueries];               // then weights
+    uint32_t first[kQueries];                     // what each query sees: positions [first, last)
+    uint32_t last[kQueries];
+    bool bad[kBlock];  // the key holds a NaN or infinity
   };
   static constexpr int64_t kScratchBytes = (sizeof(Scratch) + 63) / 64 * 64;
 
@@ -32,17 +36,17 @@ struct VectorCore {
   static void attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out);
 };
 
-constexpr int kRegisters = kGemmRows * kGemmTilesManyRows;  // sums that fit
-
 void VectorCore::load_queries(const QueryGroup& group, std::byte* scratch) {
   auto& s = *reinterpret_cast<Scratch*>(scratch);
   const Attention& a = *group.attention;
   for (int64_t query = 0; query < kQueries; ++query) {
+    const Visible visible = query < group.count ? group.visible(query) : Visible{};
+    s.first[query] = static_cast<uint32_t>(visible.first);
+    s.last[query] = static_cast<uint32_t>(greater(visible.first, visible.last));
+    if (query >= group.count) continue;
+    const int64_t column = group.head(query) * a.key_dim;
     for (int64_t i = 0; i < a.key_dim; i += kLanes) {
-      const int64_t column = group.head(query) * a.key_dim + i;
-      const F32x16 q =
-          query < group.count ? get(a.q, group.row(query), column, smaller(kLanes, a.key_dim - i)) : splat(0);
-      store(s.q[query] + i, q);
+      store(s.q[query] + i, get(a.q, group.row(query), column + i, smaller(kLanes, a.key_dim - i)));
     }
   }
 }
@@ -51,7 +55,8 @@ void VectorCore::load_queries(const QueryGroup& group, std::byte* scratch) {
 // Returns false, and writes zeros only, where one is not finite.
 bool expand(const PagedStore& store, int64_t slot, int64_t column, int64_t dim, float* to) {
   const int64_t at = slot * store.dim + column;
-  U32x16 bad = splat_u32(0);
+  const F32x16 limit = splat(store.dtype == DType::kE4m3 ? 448.0F : 0x1.fffffep127F);
+  U32x16 good = splat_u32(0xffffffffU);
   for (int64_t i = 0; i < dim; i += kLanes) {
     const int64_t count = smaller(kLanes, dim - i);
     F32x16 x;
@@ -62,17 +67,15 @@ bool expand(const PagedStore& store, int64_t slot, int64_t column, int64_t dim, 
         __builtin_memcpy(some, codes, static_cast<size_t>(count));
         codes = some;
       }
-      const U32x16 c = load_u8(codes);
-      x = e4m3_magnitudes_signed(c);
-      bad = bad | is_e4m3_nan(c);
+      x = load_e4m3(codes);  // NaN gives 480
     } else {
       x = store.dtype == DType::kBf16 ? load_first(static_cast<const Bf16*>(store.data) + at + i, count)
                                       : load_first(static_cast<const float*>(store.data) + at + i, count);
-      bad = bad | ((bits_of(x) & splat_u32(0x7f800000)) == splat_u32(0x7f800000));
     }
+    good = good & (from_bits(bits_of(x) & splat_u32(0x7fffffff)) <= limit);
     strobe::kernel::STROBE_ISA_NAMESPACE::store(to + i, x);
   }
-  if (!any(bad)) return true;
+  if (!any(good == splat_u32(0))) return true;
   for (int64_t i = 0; i < dim; i += kLanes) strobe::kernel::STROBE_ISA_NAMESPACE::store(to + i, splat(0));
   return false;
 }
@@ -105,39 +108,71 @@ void expand_block(const QueryGroup& group, int64_t begin, int64_t count, VectorC
   for (int64_t i = count; i % 8 != 0; ++i) clear_row(s.keys[i], a.key_dim);
 }
 
-// scores[first ... first + kRows) of `count` positions.
+// Scores of queries [first, first + kRows) and `count` positions.
 template <int kRows>
 void score_rows(VectorCore::Scratch& s, int64_t first, int64_t count, int64_t dim, float scale) {
   constexpr int kKeys = kRegisters / kRows < 8 ? kRegisters / kRows : 8;
   for (int64_t key = 0; key < count; key += kKeys) {
-    F32x16 sums[kKeys][kRows];
-    for (auto& of_key : sums) {
-      for (F32x16& sum : of_key) sum = splat(0);
-    }
+    F32x16 sums[kKeys * kRows];
+    for (F32x16& sum : sums) sum = splat(0);
     for (int64_t i = 0; i < dim; i += kLanes) {
-      for (int k = 0; k < kKeys; ++k) {
-        const F32x16 numbers = load(s.keys[key + k] + i);
-        for (int r = 0; r < kRows; ++r) sums[k][r] = fma(numbers, load(s.q[first + r] + i), sums[k][r]);
+      F32x16 numbers[kKeys];
+      for (int k = 0; k < kKeys; ++k) numbers[k] = load(s.keys[key + k] + i);
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 q = load(s.q[first + r] + i);
+        for (int k = 0; k < kKeys; ++k) sums[k * kRows + r] = fma(numbers[k], q, sums[k * kRows + r]);
       }
     }
+    alignas(64) float scores[kKeys * kRows];
+    sums_of_lanes(sums, scores);
     for (int k = 0; k < kKeys; ++k) {
-      for (int r = 0; r < kRows; ++r) s.scores[first + r][key + k] = sum_lanes(sums[k][r]) * scale;
+      for (int r = 0; r < kRows; ++r) s.scores[key + k][first + r] = scores[k * kRows + r] * scale;
     }
   }
 }
 
-// values[first ... first + kRows) += weights . the block's values, kColumns vectors of columns at a time.
+// Scores become weights: all queries, each in a lane.
+void weigh(VectorCore::Scratch& s, int64_t queries, int64_t begin, int64_t count, const Partial& out) {
+  for (int64_t key = 0; key < count; ++key) {
+    if (!s.bad[key]) continue;
+    for (float& score : s.scores[key]) score = __builtin_nanf("");
+  }
+  for (int64_t query = 0; query < queries; query += kLanes) {
+    const U32x16 first = load_u32(s.first + query), last = load_u32(s.last + query);
+    const auto seen = [&](int64_t key) __attribute__((always_inline)) {
+      const U32x16 position = splat_u32(static_cast<uint32_t>(begin + key));
+      return select(position < first, splat_u32(0), position < last);
+    };
+    F32x16 max = splat(-__builtin_inff());
+    for (int64_t key = 0; key < count; ++key) {
+      max = larger(select(seen(key), load(s.scores[key] + query), max), max);
+    }
+    F32x16 sum = splat(0);
+    for (int64_t key = 0; key < count; ++key) {
+      float* scores = s.scores[key] + query;
+      const F32x16 weight = select(seen(key), exp(load(scores) - max), splat(0));
+      store(scores, weight);
+      sum = sum + weight;
+    }
+    store(out.max + query, max);
+    store(out.sum + query, sum);
+  }
+}
+
+// values[first ... first + kRows) = weights . the split's values, kColumns vectors of columns at a time.
 template <int kRows, int kColumns>
-void add_columns(const VectorCore::Scratch& s, const float* values, int64_t stride, int64_t first, int64_t count,
-                 int64_t width, int64_t column, const Partial& out) {
+void weigh_columns(const VectorCore::Scratch& s, const float* values, int64_t stride, int64_t first, int64_t count,
+                   int64_t width, int64_t column, const Partial& out) {
   F32x16 sums[kRows][kColumns];
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) sums[r][c] = load(out.values + (first + r) * width + column + c * kLanes);
+  for (auto& of_row : sums) {
+    for (F32x16& sum : of_row) sum = splat(0);
   }
   for (int64_t key = 0; key < count; ++key) {
-    for (int c = 0; c < kColumns; ++c) {
-      const F32x16 numbers = load(values + key * stride + column + c * kLanes);
-      for (int r = 0; r < kRows; ++r) sums[r][c] = fma(splat(s.scores[first + r][key]), numbers, sums[r][c]);
+    F32x16 numbers[kColumns];
+    for (int c = 0; c < kColumns; ++c) numbers[c] = load(values + key * stride + column + c * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 weight = splat(s.scores[key][first + r]);
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = fma(weight, numbers[c], sums[r][c]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -145,85 +180,47 @@ void add_columns(const VectorCore::Scratch& s, const float* values, int64_t stri
   }
 }
 
-// One query's scores of a block become weights; its maximum, sum and values so far are rescaled where the maximum
-// grows.
-void weigh(VectorCore::Scratch& s, const QueryGroup& group, int64_t query, int64_t begin, int64_t count, int64_t width,
-           const Partial& out) {
-  const Visible visible = group.visible(query);
-  float* scores = s.scores[query];
-  F32x16 largest = splat(out.max[query]);
-  const F32x16 hidden = splat(-__builtin_inff());
-  U32x16 seen[kBlock / kLanes];
-  for (int64_t i = 0; i < kBlock; i += kLanes) {
-    const U32x16 position = lane_numbers() + splat_u32(static_cast<uint32_t>(begin + i));
-    const auto last = static_cast<uint32_t>(smaller(visible.last, begin + count));
-    seen[i / kLanes] =
-        select(position < splat_u32(static_cast<uint32_t>(visible.first)), splat_u32(0), position < splat_u32(last));
-    largest = larger(select(seen[i / kLanes], load(scores + i), hidden), largest);
-  }
-  const float max = max_lanes(largest);
-  if (max != out.max[query]) {
-    alignas(64) float factor[kLanes] = {out.max[query] - max};
-    store(factor, exp(load(factor)));
-    out.max[query] = max;
-    out.sum[query] *= factor[0];
-    float* values = out.values + query * width;
-    for (int64_t i = 0; i < width; i += kLanes) store(values + i, load(values + i) * splat(factor[0]));
-  }
-  F32x16 sum = splat(0);
-  for (int64_t i = 0; i < kBlock; i += kLanes) {
-    const F32x16 weight = select(seen[i / kLanes], exp(load(scores + i) - splat(max)), splat(0));
-    store(scores + i, weight);
-    sum = sum + weight;
-  }
-  out.sum[query] += sum_lanes(sum);
-}
-
 template <int kRows>
-void attend_block(VectorCore::Scratch& s, const QueryGroup& group, int64_t first, int64_t begin, int64_t count,
-                  const Partial& out) {
-  const Attention& a = *group.attention;
-  const float k_scale = a.k.dtype == DType::kE4m3 ? a.k.scale : 1.0F;
-  score_rows<kRows>(s, first, count, a.key_dim, a.scale * k_scale);
-  const int64_t width = padded(a.value_dim);
-  for (int64_t query = first; query < first + kRows; ++query) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (s.bad[i]) s.scores[query][i] = __builtin_nanf("");
-    }
-    weigh(s, group, query, begin, count, width, out);
-  }
+void weigh_rows(const VectorCore::Scratch& s, const Attention& a, int64_t first, int64_t count, const Partial& out) {
   const bool separate_values = a.k.data != a.v.data;
   const float* values = separate_values ? s.values[0] : s.keys[0];
   const int64_t stride = separate_values ? kMaxAttentionValueDim : kMaxAttentionKeyDim;
-  constexpr int kColumns = kRegisters / kRows;
+  const int64_t width = padded(a.value_dim);
+  constexpr int kColumns = kRegisters / kRows < 8 ? kRegisters / kRows : 8;
   int64_t column = 0;
   for (; column + kColumns * kLanes <= width; column += kColumns * kLanes) {
-    add_columns<kRows, kColumns>(s, values, stride, first, count, width, column, out);
+    weigh_columns<kRows, kColumns>(s, values, stride, first, count, width, column, out);
   }
   for (; column < width; column += kLanes) {
-    add_columns<kRows, 1>(s, values, stride, first, count, width, column, out);
+    weigh_columns<kRows, 1>(s, values, stride, first, count, width, column, out);
   }
+}
+
+// f<rows>(first) over all queries, as many at once as registers hold.
+template <class F>
+[[gnu::always_inline]] inline void in_rows(int64_t queries, const F& f) {
+  int64_t first = 0;
+  for (; first + kGemmRows <= queries; first += kGemmRows) f.template operator()<kGemmRows>(first);
+  if constexpr (kGemmRows > 4) {
+    for (; first + 4 <= queries; first += 4) f.template operator()<4>(first);
+  }
+  if constexpr (kGemmRows > 2) {
+    for (; first + 2 <= queries; first += 2) f.template operator()<2>(first);
+  }
+  for (; first < queries; ++first) f.template operator()<1>(first);
 }
 
 void VectorCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out) {
   auto& s = *reinterpret_cast<Scratch*>(scratch);
-  const int64_t width = padded(group.attention->value_dim);
-  for (int64_t query = 0; query < kQueries; ++query) {
-    for (int64_t i = 0; i < width; i += kLanes) store(out.values + query * width + i, splat(0));
-  }
-  clear(out, kQueries);
+  const Attention& a = *group.attention;
   const Visible any_sees = group.visible_to_any();
-  const int64_t begin = greater(split_begin, any_sees.first / kBlock * kBlock);
-  const int64_t end = smaller(split_begin + kSplit, any_sees.last);
-  for (int64_t block = begin; block < end; block += kBlock) {
-    const int64_t count = smaller(kBlock, end - block);
-    expand_block(group, block, count, s);
-    int64_t first = 0;
-    for (; first + kGemmRows <= group.count; first += kGemmRows) {
-      attend_block<kGemmRows>(s, group, first, block, count, out);
-    }
-    for (; first < group.count; ++first) attend_block<1>(s, group, first, block, count, out);
-  }
+  const int64_t count = smaller(split_begin + kBlock, any_sees.last) - split_begin;
+  if (count <= 0) return clear(out, group.count);
+  const float scale = a.scale * (a.k.dtype == DType::kE4m3 ? a.k.scale : 1.0F);
+  expand_block(group, split_begin, count, s);
+  in_rows(group.count, [&]<int kRows>(int64_t first) { score_rows<kRows>(s, first, count, a.key_dim, scale); });
+  weigh(s, group.count, split_begin, count, out);
+  in_rows(group.count, [&]<int kRows>(int64_t first) { weigh_rows<kRows>(s, a, first, count, out); });
 }
 
 }  // namespace

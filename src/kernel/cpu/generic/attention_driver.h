@@ -1,11 +1,11 @@
 // Attention, the part that MLA and GQA, vector and tile kernels have in common: who computes what, in which order.
 //
 // Queries are the (row, head) pairs of a request that look at the same stored head; a group is up to Core::kQueries of
-// them, which share the reading of keys. Positions are cut into splits of kSplit at absolute multiples of kSplit. A
-// core computes one group against one split (a partial: maximum, sum of exponentials, weighted values); partials are
-// folded in ascending order of splits. Always, however long the context and however many workers: so a row's result
-// depends on nothing but its own keys. Where there are fewer groups than workers, workers take splits of the same
-// group.
+// them, which share the reading of keys. Positions are cut into splits of Core::kSplitPositions at absolute
+// multiples of that. A core computes one group against one split (a partial: maximum, sum of exponentials, weighted
+// values); partials are folded in ascending order of splits. Always, however long the context and however many workers:
+// so a row's result depends on nothing but its own keys. Where there are fewer groups than workers, workers take splits
+// of the same group.
 //
 // What a query may not see weighs exactly 0, and skipping it gives the same bytes as adding it. A visible key with a
 // NaN or infinity makes the query's result NaN; one that is not visible has no influence (cores write zeros in its
@@ -18,7 +18,6 @@
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
-inline constexpr int64_t kSplit = 256;
 inline constexpr int64_t kMaxWorkersPerGroup = 256;
 
 struct Attention {
@@ -196,8 +195,8 @@ static inline void attend_group(const QueryGroup& group, int64_t workers, const 
   std::byte* memory[kMaxWorkersPerGroup];
   const Partial all = partial_at(thread_scratch() + Core::kScratchBytes, Core::kQueries);
   clear(all, group.count);
-  const int64_t end = divide_up(visible.last, kSplit);
-  for (int64_t begin = visible.first / kSplit; begin < end; begin += slots * workers) {
+  const int64_t end = divide_up(visible.last, Core::kSplitPositions);
+  for (int64_t begin = visible.first / Core::kSplitPositions; begin < end; begin += slots * workers) {
     const int64_t wave_end = smaller(end, begin + slots * workers);
     on_all([&](int64_t worker) {
       if (begin + worker >= wave_end) return;
@@ -206,7 +205,7 @@ static inline void attend_group(const QueryGroup& group, int64_t workers, const 
       memory[worker] = slot;
       Core::load_queries(group, scratch);
       for (int64_t split = begin + worker; split < wave_end; split += workers, slot += slot_bytes) {
-        Core::attend(group, split * kSplit, scratch, partial_at(slot, Core::kQueries));
+        Core::attend(group, split * Core::kSplitPositions, scratch, partial_at(slot, Core::kQueries));
       }
     });
     for_queries((wave_end - begin) * width, [&](int64_t query_begin, int64_t query_end) {
@@ -220,7 +219,7 @@ static inline void attend_group(const QueryGroup& group, int64_t workers, const 
       }
     });
   }
-  if (visible.first / kSplit < end) return;
+  if (visible.first / Core::kSplitPositions < end) return;
   for (int64_t query = 0; query < group.count; ++query) finish<Core>(group, all, query);  // nothing is visible
 }
 
@@ -256,10 +255,12 @@ static inline void run_attention(WorkerPool& pool, const Attention& a) {
   int64_t most_splits = 0;
   for (int64_t i = 0; i < a.request_count; ++i) {
     groups += groups_of_head(a, i, Core::kQueries) * a.kv_heads;
-    most_splits = greater(most_splits, divide_up(a.requests[i].key_count, kSplit));
+    most_splits = greater(most_splits, divide_up(a.requests[i].key_count, Core::kSplitPositions));
   }
   const int workers = workers_of(pool);
-  if (workers > 1 && groups < 2 * workers && most_splits > 1) {
+  // Together where groups would leave workers without work, or with one more than others have.
+  const bool uneven = groups < workers || (groups < 2 * workers && groups % workers != 0);
+  if (workers > 1 && uneven && most_splits > 1) {
     for (int64_t i = 0; i < a.request_count; ++i) {
       const int64_t of_request = groups_of_head(a, i, Core::kQueries) * a.kv_heads;
       for (int64_t g = 0; g < of_request; ++g) attend_together<Core>(pool, group_at(a, i, g, Core::kQueries));
