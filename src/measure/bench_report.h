@@ -41,6 +41,8 @@ struct NamedPlot {
   std::string name;  // of the file, without its ending
   std::string svg;
 };
+// All names that plots() gives.
+constexpr const char* kPlotNames[] = {"throughput", "latency", "itl", "accepted"};
 // Throughput, latency and time between tokens against batch size (open loop: latency by percentile), and the accepted
 // share by block position.
 [[nodiscard]] std::vector<NamedPlot> plots(const BenchReport& report);

@@ -114,6 +114,7 @@ class Bench {
 
   Result<void> run() {
     report_.dataset = prompts_.about();
+    remove_plots();
     options_.open_loop ? run_open() : run_batches();
     write();
     if (!options_.profile_dir.empty() && !stop_) {
@@ -216,12 +217,20 @@ class Bench {
     return answer.is_object() ? answer : json::object();
   }
 
+  [[nodiscard]] std::string plot_file(const std::string& plot) const { return fmt::format("{}_{}.svg", stem_, plot); }
+
+  // Those of an earlier run by this name: not every run draws all of them anew.
+  void remove_plots() const {
+    std::error_code ignored;
+    for (const char* plot : measure::kPlotNames) std::filesystem::remove(plot_file(plot), ignored);
+  }
+
   void write() const {
     measure::write_whole(stem_ + ".json",
                          measure::to_json(report_).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
     std::string page = measure::to_markdown(report_) + "\n" + measure::verdict_line(report_) + "\n";
     for (const measure::NamedPlot& plot : measure::plots(report_)) {
-      const std::string file = fmt::format("{}_{}.svg", stem_, plot.name);
+      const std::string file = plot_file(plot.name);
       measure::write_whole(file, plot.svg);
       page += fmt::format("\n![{}]({})\n", plot.name, std::filesystem::path(file).filename().string());
     }

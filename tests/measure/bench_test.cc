@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -240,6 +241,7 @@ TEST(BenchPlots, StandAlone) {
   ASSERT_EQ(all.size(), 4u);
   for (const NamedPlot& plot : all) {
     EXPECT_THAT(plot.svg, AllOf(HasSubstr("<svg"), HasSubstr("</svg>"), Not(HasSubstr("nan")))) << plot.name;
+    EXPECT_THAT(kPlotNames, Contains(plot.name));
   }
   EXPECT_THAT(all[0].svg, HasSubstr("<title>1: 120</title>"));
   EXPECT_THAT(all[3].svg, HasSubstr("<title>1: 0.75</title>"));
