@@ -190,7 +190,9 @@ nlohmann::json stage_cycles(Case& c, int64_t batch) {
   };
   add("list", &MlaStages::begin, &MlaStages::listed);
   add("q", &MlaStages::listed, &MlaStages::first_scores);
-  add("pages", &MlaStages::first_scores, &MlaStages::partials);
+  add("first_page", &MlaStages::first_scores, &MlaStages::first_page);
+  add("first_item", &MlaStages::first_page, &MlaStages::first_outputs);
+  add("rest", &MlaStages::first_outputs, &MlaStages::partials);
   add("merge", &MlaStages::partials, &MlaStages::end);
   return facts;
 }

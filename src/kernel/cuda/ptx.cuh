@@ -59,6 +59,23 @@ __device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
+// --- copies of 16 bytes from global to shared memory, both ends aligned to 16 ------------------------------------------
+
+// Zeros if not `wanted`: then nothing is read.
+__device__ inline void copy_16(uint32_t to, const void* from, bool wanted) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted ? 16 : 0) : "memory");
+}
+
+// One of the arrivals that the barrier was made for, once all of this thread's copies so far are there.
+__device__ inline void mbarrier_arrive_when_copied(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Asks for the 32 bytes around an address in L2. Nothing is read: what another kernel is still writing may be asked for.
+__device__ inline void prefetch_l2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 // Writes of this thread to shared memory become visible to the copy engine and the tensor cores (after the next
 // barrier among threads).
 __device__ inline void fence_async_proxy() {
@@ -73,6 +90,29 @@ __device__ inline void stmatrix_4(uint32_t address, const uint32_t (&values)[4])
                : "memory");
 }
 
+// The other way: lane l is given those of row l / 4 of each matrix.
+__device__ inline void ldmatrix_4(uint32_t address, uint32_t (&values)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+               : "r"(address)
+               : "memory");
+}
+
+// And transposed: lane l is given what rows 2 (l % 4) and the next hold in column l / 4.
+__device__ inline void ldmatrix_4_transposed(uint32_t address, uint32_t (&values)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+               : "r"(address)
+               : "memory");
+}
+
+// True in one lane of the warp, all of which call this: cheaper than a comparison of lanes where registers are scarce.
+__device__ inline bool elect_lane() {
+  int elected = 0;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}" : "=r"(elected) : : "memory");
+  return elected != 0;
+}
+
 // --- barriers among some warps of a block --------------------------------------------------------------------------
 
 __device__ inline void named_barrier_sync(int id, int threads) {
@@ -81,6 +121,20 @@ __device__ inline void named_barrier_sync(int id, int threads) {
 
 __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// named_barrier_sync that also tells whether `mine` holds for any of the threads.
+__device__ inline bool named_barrier_any(int id, int threads, bool mine) {
+  int any = 0;
+  asm volatile(
+      "{\n.reg .pred mine, any;\n"
+      "setp.ne.b32 mine, %3, 0;\n"
+      "barrier.cta.red.or.pred any, %1, %2, mine;\n"
+      "selp.b32 %0, 1, 0, any;\n}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(static_cast<int>(mine))
+      : "memory");
+  return any != 0;
 }
 
 // --- launches of which one may begin before the one ahead of it has ended -------------------------------------------

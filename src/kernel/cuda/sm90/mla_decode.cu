@@ -11,6 +11,17 @@ namespace strobe::kernel::cuda::sm90 {
 namespace mla {
 namespace {
 
+// Which half of the ready counters is this call's; the other becomes zero for the next call. Between two calls `turn` is
+// a whole number of kTurn, and within one it stays below the next until the last block of threads has been here. One
+// thread.
+__device__ int take_turn(const Params& p) {
+  const unsigned step = blockIdx.x == 0 ? kTurn - (gridDim.x - 1) : 1;
+  const unsigned turn = atomicAdd(p.turn, step) / kTurn % 2;
+  unsigned* next = p.ready + (1 - turn) * p.block_capacity;
+  for (int64_t i = blockIdx.x; i < p.block_capacity; i += gridDim.x) next[i] = 0;
+  return static_cast<int>(turn);
+}
+
 __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char raw[];
   Shared& s = *reinterpret_cast<Shared*>(raw);
@@ -21,50 +32,60 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   const int warp = __shfl_sync(~0U, thread / 32, 0);
   const bool timed = p.stages != nullptr && warpgroup == 0 && thread == 0;
   if (threadIdx.x == 0) {
-    for (int buffer = 0; buffer < 2; ++buffer) {
-      for (uint64_t& part : s.full[buffer]) mbarrier_init(&part, kLoadThreads);
-      mbarrier_init(&s.published[buffer], 128);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      mbarrier_init(&s.full[slot], kLoadThreads);
+      mbarrier_init(&s.empty[slot], kMathWarps);
     }
-    mbarrier_init(&s.together, kMathThreads);
+    for (int parity = 0; parity < 2; ++parity) {
+      mbarrier_init(&s.published[parity], 4);
+      mbarrier_init(&s.consumed[parity], 4);
+    }
+    mbarrier_init(&s.together, kMathWarps);
+    s.plain = true;
     fence_mbarrier_init();
   }
+  for (int64_t i = threadIdx.x; i < p.call.request_count; i += kThreads) prefetch_l2(p.call.requests + i);
   __syncthreads();
   wait_for_launch_ahead();
   let_next_launch_begin();
   if (timed) s.stages = {.begin = clock64()};
-  if (warpgroup >= 2) {
+  if (warpgroup == 2) {
     release_registers<kLoadRegisters>();
-    const int load_warp = (warpgroup - 2) * 4 + warp;
-    if (load_warp == 0) {
-      const Cursor cursor = begin_share(p.call, lane);
-      if (cursor.total_blocks > p.block_capacity) __trap();  // the workspace is too small
-      if (lane == 0) s.cursor = cursor;
-    }
+    if (warp == 0 && lane == 0) s.turn = take_turn(p);
+    HalfPage to_fill;
+    bool alone = true;
     while (true) {
-      if (load_warp == 0 && lane == 0) fill_list(p.call, s.cursor, s.list);
-      __syncwarp();
       named_barrier_sync(kListBarrier, kThreads);
       const int count = s.list.count;
       const bool more = s.list.more;
-      load_items(p, s, load_warp, lane);
+      load_items(p, s, to_fill, thread, alone);
       named_barrier_sync(kListBarrier, kThreads);
-      if (load_warp == 0 && lane < count) atomicAdd(&p.ready[s.list.items[lane].block], s.list.items[lane].signal);
+      if (warp == 0 && lane < count) {
+        const Item& item = s.list.items[lane];
+        atomicAdd(p.ready + s.turn * p.block_capacity + item.block, item.signal);
+      }
       __syncwarp();
       if (!more) break;
     }
   } else {
     claim_registers<kMathRegisters>();
-    release_page(0);
-    release_page(1);
-    const Place place{
-        .warpgroup = warpgroup, .thread = thread, .lane = lane, .row = warp * 16 + lane / 4, .column = lane % 4 * 2};
+    const Place place{.warpgroup = warpgroup,
+                      .warp = warp,
+                      .thread = thread,
+                      .lane = lane,
+                      .row = warp * 16 + lane / 4,
+                      .column = lane % 4 * 2};
+    const bool lists = warpgroup == 0 && warp == 0;  // it has the registers for it
+    if (lists) begin_share(p, s.cursor, lane);
     int loaded_block = -1;
+    HalfPage next;  // the first of the next item
     Phases phases;
     while (true) {
+      if (lists) fill_list(p.call, s.cursor, s.list, lane);
       named_barrier_sync(kListBarrier, kThreads);
       if (timed && s.stages.listed == 0) s.stages.listed = clock64();
       const bool more = s.list.more;
-      run_items(p, s, place, phases, loaded_block, timed);
+      run_items(p, s, place, next, phases, loaded_block, timed);
       __threadfence();
       named_barrier_sync(kListBarrier, kThreads);
       if (!more) break;
@@ -78,14 +99,15 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   }
 }
 
-// The workspace: counters first, which are zero between calls.
+// The workspace: counters first.
 struct Layout {
-  int64_t infos, shares, partials, total;
+  int64_t ready, infos, shares, partials, total;
 };
 
 Layout layout_of(int64_t row_blocks) {
   Layout l{};
-  l.infos = (2 * row_blocks * 4 + 255) / 256 * 256;
+  l.ready = 256;
+  l.infos = l.ready + (2 * row_blocks * 4 + 255) / 256 * 256;
   l.shares = l.infos + (row_blocks * static_cast<int64_t>(sizeof(BlockInfo)) + 255) / 256 * 256;
   l.partials = l.shares + row_blocks * kMaxSplits * kRowBlock * static_cast<int64_t>(sizeof(Share));
   l.total = l.partials + row_blocks * kMaxSplits * kPartialBytes;
@@ -121,17 +143,19 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                       .partials = reinterpret_cast<uint4*>(base + layout.partials),
                       .shares = reinterpret_cast<Share*>(base + layout.shares),
                       .infos = reinterpret_cast<BlockInfo*>(base + layout.infos),
-                      .ready = reinterpret_cast<unsigned*>(base),
-                      .merged = reinterpret_cast<unsigned*>(base) + workspace.row_blocks,
+                      .turn = reinterpret_cast<unsigned*>(base),
+                      .ready = reinterpret_cast<unsigned*>(base + layout.ready),
                       .block_capacity = workspace.row_blocks,
                       .stages = stages};
+  const int grid = multiprocessors();
+  STROBE_CHECK(grid <= static_cast<int>(kTurn), "{} multiprocessors", grid);
   constexpr int kSharedBytes = sizeof(Shared);
   allow_shared_memory(reinterpret_cast<const void*>(mla_decode_e4m3_f16), kSharedBytes, "mla_decode_e4m3_f16");
   // It begins while the launch ahead ends.
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(multiprocessors()),
+  const cudaLaunchConfig_t config{.gridDim = static_cast<unsigned>(grid),
                                   .blockDim = kThreads,
                                   .dynamicSmemBytes = kSharedBytes,
                                   .stream = stream,

@@ -44,6 +44,8 @@ struct MlaStages {
   int64_t begin;         // the launch ahead is over
   int64_t listed;        // its share of the work is known
   int64_t first_scores;  // the queries lie in shared memory
+  int64_t first_page;    // the first page, too
+  int64_t first_outputs; // its first item's outputs are there
   int64_t partials;      // its partial results are written
   int64_t end;           // its part of the merge is done
 };

@@ -27,7 +27,8 @@ __device__ inline Sums sums_before(const RequestWork& work, int lane) {
 // This block's share: items whose cost begins in [b, b + 1) of equal parts of the call's. A part is a whole number of
 // the costliest items, so that blocks of threads with row blocks of the same request walk through its pages at the same
 // time and find them in L2.
-__device__ Cursor begin_share(const MlaAttention& call, int lane) {
+__device__ void begin_share(const Params& p, Cursor& share, int lane) {
+  const MlaAttention& call = p.call;
   const int requests = static_cast<int>(call.request_count);
   const auto work_of = [&](int request) {
     return request < requests ? request_work(call.requests[request], static_cast<int>(call.heads)) : RequestWork{};
@@ -71,57 +72,63 @@ __device__ Cursor begin_share(const MlaAttention& call, int lane) {
     cost_before += sums.all_cost;
     blocks_before += sums.all_blocks;
   }
-  return c;
+  if (total_blocks > p.block_capacity) __trap();  // the workspace is too small
+  if (lane == 0) share = c;
+  __syncwarp();
 }
 
-// The next items of the share that are not empty. One lane.
-__device__ void fill_list(const MlaAttention& call, Cursor& place, List& list) {
-  Cursor c = place;
+// The next items of the share that are not empty, one a lane. One warp.
+__device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, int lane) {
+  Cursor c = share;
+  __syncwarp();
   const int heads = static_cast<int>(call.heads);
   int count = 0;
-  int refs = 0;
   bool full = false;
-  while (!full && c.request < call.request_count && c.cost < c.cost_end) {
+  while (c.request < call.request_count && c.cost < c.cost_end) {
     const AttentionRequest request = call.requests[c.request];
     const RequestWork work = request_work(request, heads);
-    for (; c.item < work.items() && c.cost < c.cost_end; ++c.item, c.cost += work.item_cost) {
-      const int index = c.item / work.slots;
-      const int split = c.item % work.slots;
-      const RowBlock rows = row_block(request, heads, index);
-      const int last_position = request.first_position + (rows.end - 1) / heads;
+    const int affordable = work.item_cost == 0 ? 0 : (c.cost_end - c.cost + work.item_cost - 1) / work.item_cost;
+    const int take = min(min(work.items() - c.item, affordable), kListItems);
+    const int item = c.item + lane;
+    const int index = item / max(work.slots, 1);
+    const int split = item % max(work.slots, 1);
+    const RowBlock rows = row_block(request, heads, index);
+    const int last_position = request.first_position + (rows.end - 1) / heads;
+    const int splits = split_count(last_position);
+    const bool there = lane < take && split < splits;
+    const unsigned all = __ballot_sync(~0U, there);
+    if (count + __popc(all) > kListItems) {
+      full = true;
+      break;
+    }
+    if (there) {
       const int each = split_pages(last_position);
-      const int pages = last_position / kPage + 1;
-      const int splits = split_count(last_position);
-      if (split >= splits) continue;
       const int first_page = split * each;
-      const int page_count = min(each, pages - first_page);
-      if (page_count > kListPages) __trap();
-      full = count == kListItems || refs + page_count > kListPages;
-      if (full) break;
-      list.items[count++] = {
+      list.items[count + __popc(all & ((1U << lane) - 1))] = {
           .pages = request.pages + first_page,
-          .page_count = page_count,
+          .page_count = min(each, last_position / kPage + 1 - first_page),
           .first_page = first_page,
-          .first_ref = refs,
           .seen = last_position + 1 - first_page * kPage,
           .block = c.block_base + index,
           .split = split,
           .signal = split == 0 ? 1U + kMaxSplits - splits + (static_cast<unsigned>(splits) << 16) : 1U,
           .info = {request.row_begin, request.first_position, rows}};
-      refs += page_count;
     }
-    if (full || c.cost >= c.cost_end) break;
+    count += __popc(all);
+    c.item += take;
+    c.cost += take * work.item_cost;
     if (c.item >= work.items()) {
       ++c.request;
       c.item = 0;
       c.block_base += work.blocks;
     }
   }
-  place = c;
-  list.count = count;
-  list.page_count = refs;
-  list.more = full;
-  list.total_blocks = c.total_blocks;
+  if (lane == 0) {
+    share = c;
+    list.count = count;
+    list.more = full;
+    list.total_blocks = c.total_blocks;
+  }
 }
 
 }  // namespace strobe::kernel::cuda::sm90::mla

@@ -1,403 +1,428 @@
 // MLA decode: scores, softmax and values of the items of a list.
+//
+// Both products are computed transposed, S^T = K Q^T and O^T += V^T P^T: keys and values are then the operand that
+// comes from registers, and are widened on the way from shared memory to the tensor cores.
 #pragma once
 
+#include "kernel/cuda/sm90/mla_query.cuh"
 #include "kernel/cuda/sm90/mla_shared.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
 
 namespace strobe::kernel::cuda::sm90::mla {
 
+using Scores = float[32];             // of 64 positions x 64 rows: wgmma.cuh
+using Output = float[kOutTiles][32];  // of 64 numbers x 64 rows each, numbers in the order of widen_values
+
+// Phases: of what the warpgroups publish (0, 1), of what the other consumed (2), of the two of them together (3).
+constexpr int kConsumedPhase = 2;
+constexpr int kTogetherPhase = 3;
+
+// Everything that the warp did before is ordered before the arrival.
+__device__ inline void warp_arrive(uint64_t* barrier) {
+  __syncwarp();
+  if (elect_lane()) mbarrier_arrive(barrier);
+}
+
 __device__ inline void math_barrier(Shared& s, Phases& phases) {
-  mbarrier_arrive(&s.together);
-  mbarrier_wait(&s.together, phases.next(4));
+  warp_arrive(&s.together);
+  mbarrier_wait(&s.together, phases.next(kTogetherPhase));
 }
 
-// Which of the 64 rows and columns a thread of a warpgroup holds (wgmma.cuh).
-struct Place {
-  int warpgroup;
-  int thread;  // of the warpgroup
-  int lane;
-  int row;     // and row + 8
-  int column;  // within 8
-};
-
-// 8 numbers of q.
-struct Float8 {
-  float4 low, high;
-};
-__device__ inline void unpack(const Float8& packed, float (&x)[8]) {
-  x[0] = packed.low.x, x[1] = packed.low.y, x[2] = packed.low.z, x[3] = packed.low.w;
-  x[4] = packed.high.x, x[5] = packed.high.y, x[6] = packed.high.z, x[7] = packed.high.w;
+__device__ inline uint32_t slot_address(HalfPage half) {
+  return kSlotsAt + half.slot * kSlotBytes;
 }
-__device__ inline void unpack(const uint4& packed, float (&x)[8]) {
-  const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+
+__device__ inline void widen(uint32_t four, uint32_t& low, uint32_t& high) {
+  asm volatile(
+      "{\n.reg .b16 a, b;\nmov.b32 {a, b}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, a;\ncvt.rn.f16x2.e4m3x2 %1, b;\n}"
+      : "=r"(low), "=r"(high)
+      : "r"(four));
+}
+
+// The operands of two products (16 numbers of 16 positions each) from what ldmatrix_4 read: 8 positions x 16 numbers,
+// the 8 positions below, then the same for the next 16 numbers. Of four numbers of a thread the first two stand in
+// columns 0..7 of the product, the others in 8..15.
+__device__ inline void widen_keys(const uint32_t (&raw)[4], uint32_t (&a)[2][4]) {
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    x[2 * j] = __uint_as_float(words[j] << 16);
-    x[2 * j + 1] = __uint_as_float(words[j] & 0xffff0000U);
+  for (int step = 0; step < 2; ++step) {
+    widen(raw[2 * step], a[step][0], a[step][2]);
+    widen(raw[2 * step + 1], a[step][1], a[step][3]);
   }
 }
 
-// Rows of q as f16 under a power of two each. Four threads take a row, each every fourth pair of pieces of 8 numbers.
-// `Eight`: 8 numbers as they lie in memory. kKeep: they are read once and kept in registers, else twice.
-template <class Eight, bool kKeep>
-__device__ inline void load_q_as(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
-  constexpr int kEach = kDim / 8 / 4;
-  const int heads = static_cast<int>(p.call.heads);
-  const int row = (place.warpgroup * 4 + place.thread / 32) * 8 + place.lane / 4;
-  const int folded = min(info.rows.begin + row, info.rows.end - 1);
-  const Eight* from = static_cast<const Eight*>(p.call.q.data) +
-                      (info.row_begin + folded / heads) * (p.call.q.stride / 8) + folded % heads * (kDim / 8) +
-                      2 * (place.lane % 4);
-  Eight kept[kKeep ? kEach : 1];
-  float largest = 0;
-  if constexpr (kKeep) {
+// Likewise of values, from what ldmatrix_4_transposed read: 16 numbers of 32 positions. A thread has two numbers of two
+// positions; the even number stands in the upper row of the product, the odd one in the row 8 below.
+__device__ inline void widen_values(const uint32_t (&raw)[4], uint32_t (&a)[2][4]) {
+  uint32_t by_number[4];
 #pragma unroll
-    for (int i = 0; i < kEach; ++i) kept[i] = from[i / 2 * 8 + i % 2];
+  for (int i = 0; i < 4; ++i) {  // volatile: else the compiler waits for raw right behind the load
+    asm volatile("prmt.b32 %0, %1, 0, 0x3120;" : "=r"(by_number[i]) : "r"(raw[i]));
   }
-#pragma unroll(kKeep ? kEach : 2)
-  for (int i = 0; i < kEach; ++i) {
-    float x[8];
-    if constexpr (kKeep) {
-      unpack(kept[i], x);
-    } else {
-      unpack(from[i / 2 * 8 + i % 2], x);
-    }
 #pragma unroll
-    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(x[j]));
-  }
-  largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 2));
-  // The largest number becomes one of [16, 32); 2^(biased - 131) of it is taken off.
-  const int biased = static_cast<int>(__float_as_uint(largest) >> 23);
-  const bool plain = biased < 24 || biased > 250;  // zeros, numbers next to zero, infinities
-  const float factor = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(131 + 127 - biased) << 23);
-  const float back = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(biased - 4) << 23);
-  const bool used = info.rows.begin + row < info.rows.end;
-  const uint32_t to = kQ + swizzled_16(row, 2 * (place.lane % 4));
-#pragma unroll(kKeep ? kEach : 2)
-  for (int i = 0; i < kEach; ++i) {
-    float x[8];
-    if constexpr (kKeep) {
-      unpack(kept[i], x);
-    } else {
-      unpack(from[i / 2 * 8 + i % 2], x);
-    }
-    uint32_t h[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) h[j] = used ? pack_half(x[2 * j] * factor, x[2 * j + 1] * factor) : 0;
-    store_shared_16((to ^ (i % 2 * 16)) + i / 2 * kTileBytes, h[0], h[1], h[2], h[3]);
-  }
-  if (place.lane % 4 == 0) s.row_scale[row] = p.log2_scale * back;
+  for (int i = 0; i < 4; ++i) widen(by_number[i], a[i / 2][i % 2 * 2], a[i / 2][i % 2 * 2 + 1]);
 }
 
-__device__ void load_q(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
-  if (p.call.q.dtype == DType::kF32) {
-    load_q_as<Float8, false>(p, s, info, place);
-  } else {
-    load_q_as<uint4, true>(p, s, info, place);
-  }
-  fence_async_proxy();
-}
-
-// The running state of a thread's two rows.
-struct RowState {
-  float scale[2];    // log2 units per unit of a score
-  float largest[2];  // over all pages so far
-  float sum[2];      // this thread's columns of its warpgroup's own pages
-};
-
-// S = Q K^T of the page that comes into a buffer, committed.
-__device__ inline void start_scores(float (&scores)[32], Shared& s, int buffer, uint32_t parity) {
+// S^T = K Q^T of a page, committed. `slot`: the half page that holds this warp's 16 positions. Operands under way, of two
+// products each, are held in kSets sets of registers that take turns.
+__device__ inline void start_scores(Scores& scores, uint32_t slot, const Place& place) {
   constexpr uint32_t kQDescriptor = tile_descriptor(kQ);
-  const uint32_t b = tile_descriptor(page_buffer(buffer));
+  constexpr int kPairs = kDim / 32;
+  constexpr int kSets = 3;
+  const uint32_t from = slot + slot_piece(place.warp % 2 * 16 + place.lane % 16, place.lane / 16);
+  uint32_t raw[2][4];
+  uint32_t a[kSets][2][4];
+  const auto load = [&](int pair) { ldmatrix_4((from ^ (pair % 2 * 32)) + pair / 2 * kSlotTileBytes, raw[pair % 2]); };
+  load(0);
 #pragma unroll
-  for (int part = 0; part < kParts; ++part) {
-    wait_part(&s.full[buffer][part], parity);
+  for (int pair = 0; pair < kPairs; ++pair) {
+    if (pair + 1 < kPairs) load(pair + 1);
+    if (pair >= kSets) wgmma_wait<kSets - 1>();
+    widen_keys(raw[pair % 2], a[pair % kSets]);
     wgmma_fence();
 #pragma unroll
-    for (int step = 4 * part * kPartTiles; step < 4 * (part + 1) * kPartTiles; ++step) {
-      const uint32_t bytes = step / 4 * kTileBytes + step % 4 * 32;
-      wgmma_m64n64k16_ss(scores, advance(kQDescriptor, bytes), advance(b, bytes), step > 0);
+    for (int step = 0; step < 2; ++step) {
+      const int at = 2 * pair + step;
+      wgmma_m64n64k16_rs<false>(scores, a[pair % kSets][step], advance(kQDescriptor, at / 4 * kTileBytes + at % 4 * 32),
+                                at > 0);
+    }
+    wgmma_commit();
+  }
+}
+
+// O^T += V^T P^T of a page and this warpgroup's numbers, committed. `all_before_are_over` is called once the products
+// that were under way before are.
+template <class Call>
+__device__ inline void start_values(Output& out, Shared& s, HalfPage first_half, int probabilities,
+                                    const Place& place, const Call& all_before_are_over) {
+  constexpr int kPairs = 2 * kOutTiles;
+  constexpr int kRaw = 3;
+  constexpr int kSets = 2;
+  const uint32_t piece =
+      slot_piece(place.lane, place.warp) + place.warpgroup * (kHalf / 64) * kSlotTileBytes;
+  const uint32_t from[2] = {slot_address(first_half) + piece, slot_address(first_half.after(1)) + piece};
+  const uint32_t b = tile_descriptor(kProbabilities) + (probabilities * kTileBytes >> 4);
+  uint32_t raw[kRaw][4];
+  uint32_t a[kSets][2][4];
+  const auto load = [&](int pair) {
+    ldmatrix_4_transposed(from[pair / kOutTiles] + pair % kOutTiles * kSlotTileBytes, raw[pair % kRaw]);
+  };
+  load(0);
+  load(1);
+#pragma unroll
+  for (int pair = 0; pair < kPairs; ++pair) {
+    if (pair + 2 < kPairs) load(pair + 2);
+    wgmma_wait<kSets - 1>();
+    if (pair == kSets - 1) all_before_are_over();
+    widen_values(raw[pair % kRaw], a[pair % kSets]);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      wgmma_m64n64k16_rs<true>(out[pair % kOutTiles], a[pair % kSets][step],
+                               advance(b, (pair / kOutTiles * 2 + step) * 2048), true);
+    }
+    wgmma_commit();
+    if (pair % kOutTiles == kOutTiles - 1) {
+      warp_arrive(&s.empty[first_half.after(pair / kOutTiles).slot]);
     }
   }
-  wgmma_commit();
 }
 
-// The descriptor of this warpgroup's half of a page's values.
-__device__ inline uint32_t value_descriptor(uint32_t k, int warpgroup) {
-  return tile_descriptor(k + warpgroup * (kHalf / 64) * kTileBytes, kTileBytes);
-}
-
-// O += P V with the probabilities in registers (this warpgroup's own page), committed.
-__device__ inline void start_own_values(float (&out)[128], const uint32_t (&probabilities)[4][4], uint32_t values) {
-  wgmma_fence();
+__device__ inline void finish_products(Output& out) {
+  wgmma_wait<0>();
 #pragma unroll
-  for (int step = 0; step < 4; ++step) {
-    wgmma_m64n256k16_rs(out, probabilities[step], advance(values, step * 2048), true);
-  }
-  wgmma_commit();
+  for (int tile = 0; tile < kOutTiles; ++tile) wgmma_read_fence(out[tile]);
 }
 
-// O += P V with the probabilities that the other warpgroup left in the page's rope tile, committed.
-__device__ inline void start_other_values(float (&out)[128], uint32_t k, uint32_t values) {
-  const uint32_t a = tile_descriptor(k + kRopeTile * kTileBytes);
-  wgmma_fence();
-#pragma unroll
-  for (int step = 0; step < 4; ++step) {
-    wgmma_m64n256k16_ss(out, advance(a, step * 32), advance(values, step * 2048), true);
-  }
-  wgmma_commit();
-}
-
-// Maxima seldom move after the first pages. No product may be under way.
-__device__ inline void rescale_output(float (&out)[128], const float (&factor)[2]) {
-  if (!__any_sync(~0U, factor[0] != 1.0F || factor[1] != 1.0F)) return;
-#pragma unroll
-  for (int j = 0; j < 128; ++j) out[j] *= factor[j / 2 % 2];
-}
-
-// Positions behind a row's own do not count. `seen`: how many of this page's positions each of the two rows sees.
-__device__ inline void mask_scores(float (&scores)[32], const int (&seen)[2], int column) {
+// Positions behind a row's own do not count.
+__device__ inline void mask_scores(Scores& scores, const Shared& s, int page, const Place& place) {
+  const int position = page * kPage + place.row;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      if (8 * j + column + e % 2 >= seen[e / 2]) scores[4 * j + e] = kMinusInfinity;
+    for (int e = 0; e < 2; ++e) {
+      const int own = s.positions[8 * j + place.column + e];
+      if (position > own) scores[4 * j + e] = kMinusInfinity;
+      if (position + 8 > own) scores[4 * j + 2 + e] = kMinusInfinity;
     }
   }
 }
 
-// Softmax of one page against the running maxima: probabilities, what the outputs so far are to be multiplied by, and
-// the new state.
-__device__ inline void softmax(const float (&scores)[32], RowState& state, uint32_t (&probabilities)[4][4],
-                               float (&rescale)[2]) {
-  float offset[2];
+// Rows of q were multiplied by powers of two: their scores are exact, and so is this.
+__device__ inline void multiply_scores(Scores& scores, const Shared& s, const Place& place) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float largest = kMinusInfinity;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fmaxf(scores[4 * j + 2 * r], scores[4 * j + 2 * r + 1]));
-    largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 2));
-    largest = fmaxf(largest, state.largest[r]);
-    // A row that has seen nothing yet stays as it is.
-    const bool nothing = largest == kMinusInfinity;
-    rescale[r] = nothing ? 1.0F : exp2_fast((state.largest[r] - largest) * state.scale[r]);
-    offset[r] = nothing ? 0.0F : -largest * state.scale[r];
-    state.largest[r] = largest;
+  for (int j = 0; j < 8; ++j) {
+    const float2 factor = *reinterpret_cast<const float2*>(&s.score_factors[8 * j + place.column]);
+    scores[4 * j] *= factor.x;
+    scores[4 * j + 1] *= factor.y;
+    scores[4 * j + 2] *= factor.x;
+    scores[4 * j + 3] *= factor.y;
   }
-  float sums[2] = {0, 0};
-#pragma unroll
-  for (int step = 0; step < 4; ++step) {
-#pragma unroll
-    for (int part = 0; part < 4; ++part) {  // columns 0..7 and 8..15 of 16, upper and lower row each
-      const int r = part % 2;
-      const int from = 4 * (2 * step + part / 2) + 2 * r;
-      const float low = exp2_fast(fmaf(scores[from], state.scale[r], offset[r]));
-      const float high = exp2_fast(fmaf(scores[from + 1], state.scale[r], offset[r]));
-      sums[r] += low + high;
-      probabilities[step][part] = pack_half(low, high);
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) state.sum[r] = state.sum[r] * rescale[r] + sums[r];
 }
 
-// For the other warpgroup: the probabilities into the rope tile, maxima and factors.
-__device__ inline void publish(Shared& s, const Place& place, uint32_t k, const uint32_t (&probabilities)[4][4],
-                               const RowState& state, const float (&rescale)[2]) {
-  // Lane l gives the address of row l % 8 of the matrix l / 8: upper, lower rows of columns 0..7, then of 8..15.
-  const int row = place.row - place.lane / 4 + place.lane % 16;
-  const uint32_t first = k + kRopeTile * kTileBytes + swizzled_16(row, place.lane / 16);
+// The references of rows that rise above their headroom move to the page's largest exponent (all rows' do on the first
+// page of an item). Exponents are taken along, outputs and sums are multiplied by `rescale` later.
+__device__ inline void move_references(Shared& s, const Place& place, bool first, Scores& exponents) {
+  const int wg = place.warpgroup;
 #pragma unroll
-  for (int step = 0; step < 4; ++step) stmatrix_4(first ^ (step << 5), probabilities[step]);
-  if (place.lane % 4 == 0) {
+  for (int j = 0; j < 8; ++j) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      s.largest[place.row + 8 * r] = state.largest[r];
-      s.rescale[place.warpgroup][place.row + 8 * r] = rescale[r];
+    for (int e = 0; e < 2; ++e) {
+      float largest = fmaxf(exponents[4 * j + e], exponents[4 * j + 2 + e]);
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, step));
+      if (place.lane < 4) s.largest[wg][place.warp][8 * j + place.column + e] = largest;
     }
+  }
+  named_barrier_sync(kOwnBarrier + wg, 128);
+  const int row = place.thread;
+  if (row < kRowBlock) {
+    const float(&all)[4][kRowBlock] = s.largest[wg];
+    const float largest = fmaxf(fmaxf(all[0][row], all[1][row]), fmaxf(all[2][row], all[3][row]));
+    // A row that sees nothing of the item's first page sees nothing of the item.
+    const float move = (first || largest > kHeadroom) && largest != kMinusInfinity ? largest : 0;
+    s.move[wg][row] = move;
+    s.rescale[wg][row] = exp2_fast(-move);
+    s.minus_reference[row] -= move;
+  }
+  named_barrier_sync(kOwnBarrier + wg, 128);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 move = *reinterpret_cast<const float2*>(&s.move[wg][8 * j + place.column]);
+    exponents[4 * j] -= move.x;
+    exponents[4 * j + 1] -= move.y;
+    exponents[4 * j + 2] -= move.x;
+    exponents[4 * j + 3] -= move.y;
+  }
+}
+
+// RowSums of a thread's positions of its warpgroup's pages, for its 16 rows.
+using RowSums = float[16];
+
+__device__ inline void rescale_sums(RowSums& sums, const Shared& s, int parity, const Place& place) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 factor = *reinterpret_cast<const float2*>(&s.rescale[parity][8 * j + place.column]);
+    sums[2 * j] *= factor.x;
+    sums[2 * j + 1] *= factor.y;
+  }
+}
+
+// Waits for the products under way first.
+__device__ inline void rescale_output(Output& out, const Shared& s, int parity, const Place& place) {
+  finish_products(out);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 factor = *reinterpret_cast<const float2*>(&s.rescale[parity][8 * j + place.column]);
+#pragma unroll
+    for (int tile = 0; tile < kOutTiles; ++tile) {
+      out[tile][4 * j] *= factor.x;
+      out[tile][4 * j + 1] *= factor.y;
+      out[tile][4 * j + 2] *= factor.x;
+      out[tile][4 * j + 3] *= factor.y;
+    }
+  }
+}
+
+// The references of a thread's rows, negative.
+using References = float2[8];
+__device__ inline void read_references(References& minus, const Shared& s, const Place& place) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    minus[j] = *reinterpret_cast<const float2*>(&s.minus_reference[8 * j + place.column]);
+  }
+}
+
+// Scores become probabilities in shared memory. Returns whether a row's reference moved, so that all of the outputs and
+// sums before this page are to be multiplied by `rescale`. `consumed_parity`: of the phase in which the other warpgroup
+// is done with the last ones.
+__device__ inline bool softmax(Shared& s, const Place& place, bool first, float log2_scale, const References& minus,
+                               uint32_t consumed_parity, Scores& x, RowSums& sums) {
+  const int wg = place.warpgroup;
+  float largest = kMinusInfinity;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    x[4 * j] = fmaf(x[4 * j], log2_scale, minus[j].x);
+    x[4 * j + 1] = fmaf(x[4 * j + 1], log2_scale, minus[j].y);
+    x[4 * j + 2] = fmaf(x[4 * j + 2], log2_scale, minus[j].x);
+    x[4 * j + 3] = fmaf(x[4 * j + 3], log2_scale, minus[j].y);
+    largest = fmaxf(largest, fmaxf(fmaxf(x[4 * j], x[4 * j + 1]), fmaxf(x[4 * j + 2], x[4 * j + 3])));
+  }
+  const bool moves = named_barrier_any(kOwnBarrier + wg, 128, first || largest > kHeadroom);
+  const bool moved = moves && !first;  // nothing stands before the first page
+  if (moves) move_references(s, place, first, x);
+  if (moved) rescale_sums(sums, s, wg, place);
+  if (place.thread == 0) s.moved[wg] = moved;
+  uint32_t packed[4][4];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const float low = exp2_fast(x[4 * j + 2 * i]);
+      const float high = exp2_fast(x[4 * j + 2 * i + 1]);
+      sums[2 * j] += low;
+      sums[2 * j + 1] += high;
+      packed[j / 2][j % 2 * 2 + i] = pack_half(low, high);
+    }
+  }
+  mbarrier_wait(&s.consumed[wg], consumed_parity);
+  // Lane l gives the address of row l % 8 of the matrix l / 8: upper, lower positions of 8 rows, then of the next 8.
+  uint32_t to = kProbabilities + wg * kTileBytes + swizzled_16(place.warp * 16 + place.lane % 16, place.lane / 16);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    stmatrix_4(to, packed[i]);
+    asm volatile("xor.b32 %0, %0, %1;" : "+r"(to) : "r"((i ^ (i + 1)) << 5));  // else all four are kept in local memory
   }
   fence_async_proxy();
-}
-
-// What the other warpgroup published with its page.
-__device__ inline void take_over(const Shared& s, const Place& place, RowState& state, float (&rescale)[2]) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    state.largest[r] = s.largest[place.row + 8 * r];
-    rescale[r] = s.rescale[1 - place.warpgroup][place.row + 8 * r];
-    state.sum[r] *= rescale[r];
-  }
-}
-
-__device__ inline void release_page(int buffer) {
-  named_barrier_arrive(kEmptyBarrier + buffer, kThreads);
+  return moved;
 }
 
 // The pages of an item, in registers that all threads of a warp hold alike.
 struct Span {
   int first_page;
   int page_count;
+  int whole_pages;  // pages of the sequence that every row of the block sees wholly
 };
 
-// Which positions of a page the thread's rows see, when not all of them do.
-struct Sight {
-  int position[2];  // of the two rows
-  int whole_pages;  // pages that every row of the block sees wholly
-
-  __device__ bool partial(int page) const { return page >= whole_pages; }
-  __device__ void mask(float (&scores)[32], int page, int column) const {
-    const int seen[2] = {position[0] + 1 - page * kPage, position[1] + 1 - page * kPage};
-    mask_scores(scores, seen, column);
-  }
-};
-
-// Warpgroup 0: scores and softmax of pages 0, 2, ..., the first half of the outputs.
-__device__ inline void run_even(Shared& s, const Span& span, const Place& place, const Sight& sight, RowState& state,
-                                float (&out)[128], Phases& phases) {
-  float scores[32];
-  start_scores(scores, s, 0, phases.next(0));
-  wgmma_wait<0>();
-  for (int page = 0;; page += 2) {
+// Each warpgroup owns every second page's scores and softmax, and half of the numbers of the output. In turn: scores and
+// softmax of an own page, then the values of the other's page before it and of its own. The four warps that publish a
+// page's probabilities have waited for all of the page: whoever waits for them need not.
+__device__ inline void run_pages(Shared& s, const Span& span, const Place& place, float log2_scale, HalfPage& next,
+                                 Phases& phases, Output& out, RowSums& sums, bool timed) {
+  const int wg = place.warpgroup;
+  const int other = 1 - wg;
+  HalfPage own = next.after(2 * wg);
+  int page = wg;
+  for (; page < span.page_count; page += 2, own = own.after(4)) {
+    const HalfPage keys = own.after(place.warp / 2);
+    mbarrier_wait(&s.full[keys.slot], keys.parity);
+    if (timed && page == 0) s.stages.first_page = clock64();
+    Scores scores;
+    start_scores(scores, slot_address(keys), place);
+    bool other_moved = false;
+    if (page > 0) {
+      mbarrier_wait(&s.published[other], phases.next(other));
+      other_moved = s.moved[other];
+      if (other_moved) rescale_sums(sums, s, other, place);
+    }
+    wgmma_wait<0>();
     wgmma_read_fence(scores);
-    if (sight.partial(span.first_page + page)) sight.mask(scores, span.first_page + page, place.column);
-    uint32_t probabilities[4][4];
-    float rescale[2];
-    softmax(scores, state, probabilities, rescale);
-    named_barrier_sync(kOwnBarrier, 128);  // all four warps are done with the rope tile
-    publish(s, place, page_buffer(0), probabilities, state, rescale);
-    mbarrier_arrive(&s.published[0]);
-    rescale_output(out, rescale);
-    start_own_values(out, probabilities, value_descriptor(page_buffer(0), 0));
-    wgmma_wait<0>();
-    wgmma_read_fence(out);
-    release_page(0);
-    if (page + 1 >= span.page_count) return;
-
-    mbarrier_wait(&s.published[1], phases.next(3));
-    take_over(s, place, state, rescale);
-    rescale_output(out, rescale);
-    start_other_values(out, page_buffer(1), value_descriptor(page_buffer(1), 0));
-    wgmma_wait<0>();
-    wgmma_read_fence(out);
-    release_page(1);
-    if (page + 2 >= span.page_count) return;
-    start_scores(scores, s, 0, phases.next(0));
-    wgmma_wait<0>();
+    References minus;
+    read_references(minus, s, place);
+    if (!s.plain) multiply_scores(scores, s, place);
+    if (span.first_page + page >= span.whole_pages) mask_scores(scores, s, span.first_page + page, place);
+    const bool own_moved =
+        softmax(s, place, page == 0, log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
+    warp_arrive(&s.published[wg]);
+    if (page > 0) {
+      if (other_moved) rescale_output(out, s, other, place);
+      start_values(out, s, own.before(2), other, place, [] {});
+    }
+    mbarrier_wait(&s.published[wg], phases.next(wg));
+    if (own_moved) rescale_output(out, s, wg, place);
+    start_values(out, s, own, wg, place, [&] {
+      if (page > 0) warp_arrive(&s.consumed[other]);
+    });
+    finish_products(out);
   }
+  if (page - 1 < span.page_count) {  // the last page is the other's
+    mbarrier_wait(&s.published[other], phases.next(other));
+    if (s.moved[other]) {
+      rescale_sums(sums, s, other, place);
+      rescale_output(out, s, other, place);
+    }
+    start_values(out, s, own.before(2), other, place, [] {});
+    finish_products(out);
+    warp_arrive(&s.consumed[other]);
+  }
+  next = next.long_after(2 * span.page_count);
 }
 
-// Warpgroup 1: scores and softmax of pages 1, 3, ..., the second half of the outputs.
-__device__ inline void run_odd(Shared& s, const Span& span, const Place& place, const Sight& sight, RowState& state,
-                               float (&out)[128], Phases& phases) {
-  float rescale[2];
-  for (int page = 1; page < span.page_count; page += 2) {
-    float scores[32];
-    start_scores(scores, s, 1, phases.next(1));
-    mbarrier_wait(&s.published[0], phases.next(2));
-    take_over(s, place, state, rescale);
-    wgmma_wait<0>();
-    wgmma_read_fence(scores);
-    rescale_output(out, rescale);
-    start_other_values(out, page_buffer(0), value_descriptor(page_buffer(0), 1));
-    if (sight.partial(span.first_page + page)) sight.mask(scores, span.first_page + page, place.column);
-    uint32_t probabilities[4][4];
-    softmax(scores, state, probabilities, rescale);
-    named_barrier_sync(kOwnBarrier + 1, 128);
-    publish(s, place, page_buffer(1), probabilities, state, rescale);
-    mbarrier_arrive(&s.published[1]);
-    wgmma_wait<0>();
-    wgmma_read_fence(out);
-    release_page(0);
-    rescale_output(out, rescale);
-    start_own_values(out, probabilities, value_descriptor(page_buffer(1), 1));
-    wgmma_wait<0>();
-    wgmma_read_fence(out);
-    release_page(1);
+// Each row's sum over all threads, always in the same order: into s.sums.
+__device__ inline void share_sums(Shared& s, const Place& place, const RowSums& sums) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    float sum = sums[i];
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
+    if (place.lane < 4) s.sums[place.warpgroup * 4 + place.warp][i / 2 * 8 + place.column + i % 2] = sum;
   }
-  if (span.page_count % 2 == 0) return;
-  mbarrier_wait(&s.published[0], phases.next(2));
-  take_over(s, place, state, rescale);
-  rescale_output(out, rescale);
-  start_other_values(out, page_buffer(0), value_descriptor(page_buffer(0), 1));
-  wgmma_wait<0>();
-  wgmma_read_fence(out);
-  release_page(0);
 }
 
 // The item's outputs over its own sum, in f16, and each row's share.
 __device__ inline void write_partial(const Params& p, Shared& s, Phases& phases, const Item& item, const Place& place,
-                                     const RowState& state, const float (&out)[128]) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float sum = state.sum[r];
-    sum += __shfl_xor_sync(~0U, sum, 1);
-    sum += __shfl_xor_sync(~0U, sum, 2);
-    if (place.lane % 4 == 0) s.sums[place.warpgroup][place.row + 8 * r] = sum;
-  }
+                                     const RowSums& sums, const Output& out) {
+  share_sums(s, place, sums);
   math_barrier(s, phases);
   const int64_t slot = int64_t{item.block} * kMaxSplits + item.split;
-  float inverse[2];
+  const int row = place.thread;
+  if (row < kRowBlock) {
+    float sum = 0;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int row = place.row + 8 * r;
-    const float sum = s.sums[0][row] + s.sums[1][row];
-    inverse[r] = sum == 0 ? 0.0F : 1.0F / sum;
-    if (place.warpgroup == 0 && place.lane % 4 == 0) {
-      p.shares[slot * kRowBlock + row] = {.largest = state.largest[r] * state.scale[r], .sum = sum};
+    for (int warp = 0; warp < kMathWarps; ++warp) sum += s.sums[warp][row];
+    s.inverse[place.warpgroup][row] = sum == 0 ? 0.0F : 1.0F / sum;
+    if (place.warpgroup == 0) {
+      p.shares[slot * kRowBlock + row] = {.reference = -s.minus_reference[row], .sum = sum};
     }
   }
+  named_barrier_sync(kOwnBarrier + place.warpgroup, 128);
   uint4* to = p.partials + slot * kChunks * kMathThreads + place.warpgroup * 128 + place.thread;
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; ++chunk) {  // row half, group of four times 8 columns
-    const int r = chunk / 8;
-    const int j = chunk % 8 * 4;
-    uint32_t h[4];
+  for (int j = 0; j < 8; ++j) {
+    const float2 inverse = *reinterpret_cast<const float2*>(&s.inverse[place.warpgroup][8 * j + place.column]);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      h[i] = pack_half(out[4 * (j + i) + 2 * r] * inverse[r], out[4 * (j + i) + 2 * r + 1] * inverse[r]);
+    for (int e = 0; e < 2; ++e) {  // a chunk holds two numbers of each tile, of one row
+      const float factor = e == 0 ? inverse.x : inverse.y;
+      uint32_t h[kOutTiles];
+#pragma unroll
+      for (int tile = 0; tile < kOutTiles; ++tile) {
+        h[tile] = pack_half(out[tile][4 * j + e] * factor, out[tile][4 * j + 2 + e] * factor);
+      }
+      __stcg(to + (2 * j + e) * kMathThreads, make_uint4(h[0], h[1], h[2], h[3]));
     }
-    __stcg(to + chunk * kMathThreads, make_uint4(h[0], h[1], h[2], h[3]));
   }
   if (place.warpgroup == 0 && place.thread == 0 && item.split == 0) p.infos[item.block] = item.info;
 }
 
-__device__ void run_items(const Params& p, Shared& s, const Place& place, Phases& phases, int& loaded_block,
-                          bool timed) {
+// What the rows of an item start with.
+__device__ inline void begin_item(Shared& s, const BlockInfo& info, int heads, const Place& place) {
+  const int row = place.thread;
+  if (place.warpgroup != 0 || row >= kRowBlock) return;
+  s.minus_reference[row] = 0;
+  s.positions[row] = info.first_position + min(info.rows.begin + row, info.rows.end - 1) / heads;
+}
+
+__device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPage& next, Phases& phases,
+                          int& loaded_block, bool timed) {
   const int heads = static_cast<int>(p.call.heads);
   for (int i = 0; i < s.list.count; ++i) {
     const Item& item = s.list.items[i];
     const BlockInfo& info = item.info;
-    RowState state;
+    math_barrier(s, phases);  // nobody reads what belongs to the last item any more
     if (item.block != loaded_block) {
-      math_barrier(s, phases);  // nobody reads the old rows any more
+      if (loaded_block >= 0) {
+        if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
+        math_barrier(s, phases);
+      }
       load_q(p, s, info, place);
+      if (loaded_block < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
       loaded_block = item.block;
     }
+    begin_item(s, info, heads, place);
     math_barrier(s, phases);
-    Sight sight;
-    sight.whole_pages = (info.first_position + info.rows.begin / heads + 1) / kPage;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = place.row + 8 * r;
-      sight.position[r] = info.first_position + min(info.rows.begin + row, info.rows.end - 1) / heads;
-      state.scale[r] = s.row_scale[row];
-      state.largest[r] = kMinusInfinity;
-      state.sum[r] = 0;
-    }
     const Span span{.first_page = __shfl_sync(~0U, item.first_page, 0),
-                    .page_count = __shfl_sync(~0U, item.page_count, 0)};
-    float out[128];
+                    .page_count = __shfl_sync(~0U, item.page_count, 0),
+                    .whole_pages = __shfl_sync(~0U, (info.first_position + info.rows.begin / heads + 1) / kPage, 0)};
+    Output out;
+    RowSums sums;
 #pragma unroll
-    for (int j = 0; j < 128; ++j) out[j] = 0;
+    for (int j = 0; j < 128; ++j) out[j / 32][j % 32] = 0;
+#pragma unroll
+    for (int j = 0; j < 16; ++j) sums[j] = 0;
     if (timed && i == 0) s.stages.first_scores = clock64();
-    if (place.warpgroup == 0) {
-      run_even(s, span, place, sight, state, out, phases);
-    } else {
-      run_odd(s, span, place, sight, state, out, phases);
-    }
-    write_partial(p, s, phases, item, place, state, out);
+    run_pages(s, span, place, p.log2_scale, next, phases, out, sums, timed && i == 0);
+    if (timed && i == 0) s.stages.first_outputs = clock64();
+    write_partial(p, s, phases, item, place, sums, out);
   }
 }
 

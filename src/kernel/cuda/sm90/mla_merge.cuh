@@ -7,7 +7,7 @@ namespace strobe::kernel::cuda::sm90::mla {
 
 // A warp's part of one chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most.
 __device__ void merge_chunk(const Params& p, int block, int block_splits, int chunk, const Place& place) {
-  const int row = place.row + chunk / 8 * 8;
+  const int row = chunk / 2 * 8 + place.column + chunk % 2;
   const int64_t slot = int64_t{block} * kMaxSplits;
   const float2* shares = reinterpret_cast<const float2*>(p.shares) + slot * kRowBlock + row;
   const uint4* partials = p.partials + (slot * kChunks + chunk) * kMathThreads + place.warpgroup * 128 + place.thread;
@@ -47,15 +47,15 @@ __device__ void merge_chunk(const Params& p, int block, int block_splits, int ch
   if (info.rows.begin + row >= info.rows.end) return;
   const float factor = p.call.store.scale / total;
   const int64_t to = int64_t{info.row_begin + folded / heads} * p.call.out.stride + folded % heads * int64_t{kLatent} +
-                     place.warpgroup * kHalf + chunk % 8 * 32 + place.column;
+                     place.warpgroup * kHalf + place.warp * 16 + place.lane / 4 * 2;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float low = sums[2 * j] * factor;
     const float high = sums[2 * j + 1] * factor;
     if (p.call.out.dtype == DType::kF32) {
-      *reinterpret_cast<float2*>(static_cast<float*>(p.call.out.data) + to + 8 * j) = make_float2(low, high);
+      *reinterpret_cast<float2*>(static_cast<float*>(p.call.out.data) + to + 64 * j) = make_float2(low, high);
     } else {
-      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(p.call.out.data) + to + 8 * j) =
+      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(p.call.out.data) + to + 64 * j) =
           __floats2bfloat162_rn(low, high);
     }
   }
@@ -67,13 +67,13 @@ __device__ inline unsigned load_acquire(const unsigned* from) {
   return value;
 }
 
-constexpr int kMathWarps = kMathThreads / 32;
-
 // Warps' parts of chunks are dealt to all math warps. Whoever has one waits for the splits of its row block: all
 // blocks of the grid run at the same time and none waits before its own items are done.
 __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
   const int parts = s.list.total_blocks * kChunks;  // of 8 warps each
+  const unsigned* ready = p.ready + s.turn * p.block_capacity;
   const Place place{.warpgroup = warp / 4,
+                    .warp = warp % 4,
                     .thread = warp % 4 * 32 + lane,
                     .lane = lane,
                     .row = warp % 4 * 16 + lane / 4,
@@ -81,14 +81,9 @@ __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
   for (int i = static_cast<int>(blockIdx.x); i < parts; i += static_cast<int>(gridDim.x)) {
     const int block = i / kChunks;
     unsigned seen = 0;
-    while (((seen = load_acquire(&p.ready[block])) & 0xffff) != kMaxSplits) {
+    while (((seen = load_acquire(ready + block)) & 0xffff) != kMaxSplits) {
     }
     merge_chunk(p, block, static_cast<int>(seen >> 16), i % kChunks, place);
-    __syncwarp();
-    if (lane == 0 && atomicAdd(&p.merged[block], 1U) == kChunks * kMathWarps - 1) {  // the last to look
-      p.ready[block] = 0;
-      p.merged[block] = 0;
-    }
   }
 }
 

@@ -18,33 +18,41 @@ constexpr int kLatent = kMlaLatent;
 constexpr int kDim = kMlaLatent + kMlaRope;
 constexpr int kTiles = kDim / 64;  // of 64 rows x 64 numbers in f16
 constexpr int kTileBytes = 64 * 128;
-constexpr int kPageTileBytes = kTiles * kTileBytes;
-constexpr int kParts = 3;
-constexpr int kPartTiles = kTiles / kParts;
-constexpr int kRopeTile = kTiles - 1;  // holds the probabilities once the scores are computed
-constexpr int kHalf = kLatent / 2;     // numbers of the output that one warpgroup owns
-constexpr int kThreads = 384;          // warpgroups 0 and 1 multiply, 2 brings pages
-constexpr int kLoadThreads = 128;
+constexpr int kHalf = kLatent / 2;      // numbers of the output that one warpgroup owns
+constexpr int kOutTiles = kHalf / 64;   // of 64 numbers x 64 rows
+// Pages lie in shared memory as halves of 32 positions, e4m3 as stored, in a ring of slots. A slot holds 9 tiles of [32
+// positions, 64 numbers]; of a position's 4 pieces of 16 numbers, piece c lies in place c ^ (position / 2 % 4): eight
+// positions' pieces c touch all banks, and so do two whole positions.
+constexpr int kSlots = 7;
+constexpr int kSlotPositions = 32;
+constexpr int kSlotTileBytes = kSlotPositions * 64;
+constexpr int kSlotBytes = kTiles * kSlotTileBytes;
+constexpr int kThreads = 384;  // warpgroups 0 and 1 multiply, the third brings pages
 constexpr int kMathThreads = 256;
-constexpr int kMathRegisters = 200;
-constexpr int kLoadRegisters = 104;
+constexpr int kMathWarps = kMathThreads / 32;
+constexpr int kLoadThreads = 128;
+constexpr int kMathRegisters = 240;
+constexpr int kLoadRegisters = 24;
 static_assert(2 * kMathRegisters + kLoadRegisters <= 3 * 168);  // 168: what 384 threads start with
 constexpr int kListItems = 32;
-constexpr int kListPages = 896;  // of all items of a list; more than a split of 900,000 positions has
-constexpr int kChunks = 16;      // a partial result is 16 chunks of 16 bytes for each of 256 threads
+constexpr int kChunks = 16;  // a partial result is 16 chunks of 16 bytes for each of 256 threads
 constexpr int64_t kPartialBytes = int64_t{kChunks} * kMathThreads * 16;
 constexpr float kLog2e = 1.4426950408889634F;
 constexpr float kMinusInfinity = -INFINITY;
+// How far (log2) a score may lie above its row's reference before the reference moves: probabilities up to 2^6 keep
+// the precision of f16, and outputs need no new scale.
+constexpr float kHeadroom = 6;
+
+constexpr unsigned kTurn = 256;
 
 // Named barriers.
 constexpr int kListBarrier = 4;
-constexpr int kLoadBarrier = 7;
-constexpr int kEmptyBarrier = 8;  // and 9: a page buffer may be filled again
-constexpr int kOwnBarrier = 5;    // and 6: a warpgroup of its own
+constexpr int kOwnBarrier = 5;  // and 6: a warpgroup of its own
+constexpr int kQueriesBarrier = 7;
 
-// A row's share of softmax in one split: the largest score (log2 units) and the sum of 2^(score - largest).
+// A row's share of softmax in one split: its reference (log2 units) and the sum of 2^(score - reference).
 struct Share {
-  float largest;
+  float reference;
   float sum;
 };
 
@@ -61,8 +69,9 @@ struct Params {
   uint4* partials;   // [row block * 16 + split][chunk][thread]
   Share* shares;     // [row block * 16 + split][row]
   BlockInfo* infos;  // [row block]
-  unsigned* ready;   // [row block]: 16 in the lower half when all its splits are written, then their count above
-  unsigned* merged;  // [row block]: chunks merged; both are zero between calls
+  unsigned* turn;    // goes up by kTurn with every call, in as many steps as there are blocks of threads
+  unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written, then their
+                     // count above
   int64_t block_capacity;
   MlaStages* stages;
 };
@@ -72,25 +81,15 @@ struct Item {
   const int32_t* pages;  // of the split's first
   int page_count;
   int first_page;
-  int first_ref;  // of its pages in the list
-  int seen;       // positions of the split's first page and what follows that the last row sees
-  int block;      // row block of the call
+  int seen;   // positions of the split's first page and what follows that the last row sees
+  int block;  // row block of the call
   int split;
   unsigned signal;  // what this item adds to ready[block]
   BlockInfo info;
 };
 
-// A page as the loaders need it.
-struct PageRef {
-  int32_t id;
-  int16_t seen;    // positions that the last row sees, 1 to 64: the rest counts as zeros and is not read
-  int16_t buffer;  // pages of an item take turns
-};
-
 struct List {
   Item items[kListItems];
-  PageRef refs[kListPages];
-  int page_count;
   bool more;  // items are left for another list
   int count;
   int total_blocks;
@@ -107,30 +106,38 @@ struct Cursor {
 };
 
 struct Shared {
-  unsigned char q[kPageTileBytes];
-  unsigned char k[2][kPageTileBytes];
-  uint64_t full[2][kParts];  // a page comes in parts, so that its scores start before it is whole
-  uint64_t together;         // the two math warpgroups
-  uint64_t published[2];     // by each of the two math warpgroups: its page's probabilities, maxima and factors
-  float largest[64];         // running, of the last page whose softmax is done
-  float rescale[2][64];      // of the outputs so far, by the even and the odd page
-  float sums[2][64];
-  float row_scale[64];  // log2_scale over the power of two of the row's q
+  unsigned char q[kTiles * kTileBytes];             // f16, numbers of 16 in the order of load_q
+  unsigned char probabilities[2][kTileBytes];       // f16 [position, row], of the even and the odd page
+  alignas(128) unsigned char slots[kSlots][kSlotBytes];
+  uint64_t full[kSlots];                            // by each load thread: half a page is there
+  uint64_t empty[kSlots];                           // by each math warp: it is done with it
+  uint64_t together;                                // by each math warp
+  uint64_t published[2];                            // by a warpgroup: probabilities and rescale of its page
+  uint64_t consumed[2];                             // by the other: it is done with them
+  alignas(16) float minus_reference[kRowBlock];  // exponents of 2 are score * log2_scale - reference
+  alignas(16) float score_factors[kRowBlock];    // powers of two that were taken off the rows of q
+  bool plain;                                    // whether all of them are 1
+  alignas(16) float rescale[2][kRowBlock];  // of outputs and sums so far, by the even and the odd page
+  alignas(16) float move[2][kRowBlock];     // of a warpgroup's references, on its page
+  alignas(16) float largest[2][4][kRowBlock];
+  alignas(16) float sums[kMathWarps][kRowBlock];
+  alignas(16) float inverse[2][kRowBlock];
+  alignas(16) int positions[kRowBlock];  // of the rows
+  bool moved[2];                         // whether any of rescale is not 1
   List list;
   Cursor cursor;
+  int turn;  // of this call: 0 or 1
   MlaStages stages;
 };
 static_assert(sizeof(BlockInfo) == 16);
 static_assert(sizeof(Shared) <= 232448);
 
-// Where the tiles lie in shared memory, as constants: descriptors are then immediates and take no registers. The first
+// Where operands lie in shared memory, as constants: descriptors are then immediates and take no registers. The first
 // KiB belongs to the system; the kernel checks it.
 constexpr uint32_t kSharedBase = 1024;
 constexpr uint32_t kQ = kSharedBase + offsetof(Shared, q);
-constexpr uint32_t kK = kSharedBase + offsetof(Shared, k);
-__host__ __device__ constexpr uint32_t page_buffer(int index) {
-  return kK + index * kPageTileBytes;
-}
+constexpr uint32_t kProbabilities = kSharedBase + offsetof(Shared, probabilities);
+constexpr uint32_t kSlotsAt = kSharedBase + offsetof(Shared, slots);
 
 __device__ inline float exp2_fast(float x) {
   float y = 0;
@@ -144,15 +151,31 @@ __device__ inline uint32_t pack_half(float low, float high) {
   return both;
 }
 
-// A part of a page is in its buffer: its f16 numbers were written by ordinary stores and are read by the tensor cores.
-// The fence between the two is the reader's: in the writers it would wait for the loads of the next page, too.
-__device__ inline void wait_part(uint64_t* full, uint32_t parity) {
-  mbarrier_wait(full, parity);
-  fence_async_proxy();
+// Where piece `piece` of a position of a slot lies, in its tile.
+__device__ inline uint32_t slot_piece(int position, int piece) {
+  return position * 64 + ((piece ^ (position / 2 % 4)) << 4);
 }
 
-// The parity of the phase that is next waited for: of a page buffer (0, 1), of what a warpgroup publishes (2, 3), of
-// the two of them together (4).
+// A half page's slot in the ring, and the parity of the phase in which that is filled.
+struct HalfPage {
+  uint32_t slot = 0;
+  uint32_t parity = 0;
+  // The half page `count` (at most a whole ring) behind or before this one.
+  __device__ HalfPage after(uint32_t count) const {
+    const bool wraps = slot + count >= kSlots;
+    return {wraps ? slot + count - kSlots : slot + count, wraps ? parity ^ 1 : parity};
+  }
+  __device__ HalfPage before(uint32_t count) const {
+    const bool wraps = slot < count;
+    return {wraps ? slot + kSlots - count : slot - count, wraps ? parity ^ 1 : parity};
+  }
+  __device__ HalfPage long_after(uint32_t count) const {
+    const uint32_t sum = slot + count;
+    return {sum % kSlots, (parity + sum / kSlots) % 2};
+  }
+};
+
+// The parity of the phase that is next waited for of some barriers.
 struct Phases {
   uint32_t bits = 0;
   __device__ uint32_t next(int which) {
