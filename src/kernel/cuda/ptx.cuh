@@ -59,7 +59,8 @@ __device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-// --- copies of 16 bytes from global to shared memory, both ends aligned to 16 ------------------------------------------
+// --- copies of 16 bytes from global to shared memory, both ends aligned to 16
+// ------------------------------------------
 
 // Zeros if not `wanted`: then nothing is read.
 __device__ inline void copy_16(uint32_t to, const void* from, bool wanted) {
@@ -71,7 +72,8 @@ __device__ inline void mbarrier_arrive_when_copied(uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Asks for the 32 bytes around an address in L2. Nothing is read: what another kernel is still writing may be asked for.
+// Asks for the 32 bytes around an address in L2. Nothing is read: what another kernel is still writing may be asked
+// for.
 __device__ inline void prefetch_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
@@ -104,6 +106,12 @@ __device__ inline void ldmatrix_4_transposed(uint32_t address, uint32_t (&values
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
                : "r"(address)
                : "memory");
+}
+
+__device__ inline int lane_id() {
+  int lane = 0;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
 }
 
 // True in one lane of the warp, all of which call this: cheaper than a comparison of lanes where registers are scarce.

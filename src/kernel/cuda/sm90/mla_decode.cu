@@ -11,8 +11,8 @@ namespace strobe::kernel::cuda::sm90 {
 namespace mla {
 namespace {
 
-// Which half of the ready counters is this call's; the other becomes zero for the next call. Between two calls `turn` is
-// a whole number of kTurn, and within one it stays below the next until the last block of threads has been here. One
+// Which half of the ready counters is this call's; the other becomes zero for the next call. Between two calls `turn`
+// is a whole number of kTurn, and within one it stays below the next until the last block of threads has been here. One
 // thread.
 __device__ int take_turn(const Params& p) {
   const unsigned step = blockIdx.x == 0 ? kTurn - (gridDim.x - 1) : 1;
@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   const int lane = thread % 32;
   const int warp = __shfl_sync(~0U, thread / 32, 0);
   const bool timed = p.stages != nullptr && warpgroup == 0 && thread == 0;
-  if (threadIdx.x == 0) {
-    for (int slot = 0; slot < kSlots; ++slot) {
-      mbarrier_init(&s.full[slot], kLoadThreads);
-      mbarrier_init(&s.empty[slot], kMathWarps);
-    }
+  if (threadIdx.x < kSlots) {
+    mbarrier_init(&s.full[threadIdx.x], kLoadThreads);
+    mbarrier_init(&s.empty[threadIdx.x], kMathWarps);
+    fence_mbarrier_init();
+  } else if (threadIdx.x == 32) {
     for (int parity = 0; parity < 2; ++parity) {
       mbarrier_init(&s.published[parity], 4);
       mbarrier_init(&s.consumed[parity], 4);

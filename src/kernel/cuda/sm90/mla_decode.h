@@ -5,16 +5,19 @@
 // positions: 9.1 GFLOP, 11.5 us at 793 TFLOP/s; 4.7 MB, 1.1 us at 4.28 TB/s).
 //
 // How: a block of threads takes 64 folded rows (token-major: row * heads + head) and one split of the positions, page
-// by page. One warpgroup turns e4m3 pages into f16 (exact) in shared memory, two multiply: each owns every second
-// page's scores and softmax, and 256 of the 512 numbers of the output. Splits end in partial results that are merged in
-// the order of positions.
+// by page. One warpgroup copies e4m3 pages into shared memory as they are stored, two multiply: each owns every second
+// page's scores and softmax, and 256 of the 512 numbers of the output. Both products are transposed, S^T = K Q^T and
+// O^T += V^T P^T: keys and values are the operand from registers, widened to f16 (exact) on their way there. Splits end
+// in partial results that are merged in the order of positions.
 //
 // Batch invariance: where splits are cut follows from a row's own position p alone: they are 2 (p / 2048 + 1) pages
 // long, counted from position 0, so at most 16. Rows whose splits differ in length never share a block.
 //
-// Measured on one H200 (bench/results/mla-decode-h200-*.md): 261 us for 8 rows over 131,072 positions, 70% of the
+// Measured on one H200 (bench/results/mla-decode-h200-*.md): 228 us for 8 rows over 131,072 positions, 81% of the
 // floor; short calls are bound by their fixed costs, large batches by the memory traffic of their partial results, too.
-// The bytes that pages, queries and probabilities move through shared memory limit the rest, not the tensor cores.
+// What a page moves through shared memory, in cycles of 128 bytes: 288 to store it, 288 to read keys, 256 to read
+// values, 576 and 512 for queries and probabilities as the tensor cores read them, 128 for the probabilities besides:
+// 2,048 while the products alone take 2,176.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,13 +44,13 @@ struct MlaWorkspace {
 
 // Where one block of threads stood at which cycle of its multiprocessor: for the benchmark.
 struct MlaStages {
-  int64_t begin;         // the launch ahead is over
-  int64_t listed;        // its share of the work is known
-  int64_t first_scores;  // the queries lie in shared memory
-  int64_t first_page;    // the first page, too
-  int64_t first_outputs; // its first item's outputs are there
-  int64_t partials;      // its partial results are written
-  int64_t end;           // its part of the merge is done
+  int64_t begin;          // the launch ahead is over
+  int64_t listed;         // its share of the work is known
+  int64_t first_scores;   // the queries lie in shared memory
+  int64_t first_page;     // the first page, too
+  int64_t first_outputs;  // its first item's outputs are there
+  int64_t partials;       // its partial results are written
+  int64_t end;            // its part of the merge is done
 };
 
 // MlaAttention (args.h) with every pointer on the device, `requests` and their `pages` too: lengths may change between

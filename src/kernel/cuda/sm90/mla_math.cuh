@@ -63,8 +63,8 @@ __device__ inline void widen_values(const uint32_t (&raw)[4], uint32_t (&a)[2][4
   for (int i = 0; i < 4; ++i) widen(by_number[i], a[i / 2][i % 2 * 2], a[i / 2][i % 2 * 2 + 1]);
 }
 
-// S^T = K Q^T of a page, committed. `slot`: the half page that holds this warp's 16 positions. Operands under way, of two
-// products each, are held in kSets sets of registers that take turns.
+// S^T = K Q^T of a page, committed. `slot`: the half page that holds this warp's 16 positions. Operands under way, of
+// two products each, are held in kSets sets of registers that take turns.
 __device__ inline void start_scores(Scores& scores, uint32_t slot, const Place& place) {
   constexpr uint32_t kQDescriptor = tile_descriptor(kQ);
   constexpr int kPairs = kDim / 32;
@@ -93,13 +93,12 @@ __device__ inline void start_scores(Scores& scores, uint32_t slot, const Place& 
 // O^T += V^T P^T of a page and this warpgroup's numbers, committed. `all_before_are_over` is called once the products
 // that were under way before are.
 template <class Call>
-__device__ inline void start_values(Output& out, Shared& s, HalfPage first_half, int probabilities,
-                                    const Place& place, const Call& all_before_are_over) {
+__device__ inline void start_values(Output& out, Shared& s, HalfPage first_half, int probabilities, const Place& place,
+                                    const Call& all_before_are_over) {
   constexpr int kPairs = 2 * kOutTiles;
   constexpr int kRaw = 3;
   constexpr int kSets = 2;
-  const uint32_t piece =
-      slot_piece(place.lane, place.warp) + place.warpgroup * (kHalf / 64) * kSlotTileBytes;
+  const uint32_t piece = slot_piece(place.lane, place.warp) + place.warpgroup * (kHalf / 64) * kSlotTileBytes;
   const uint32_t from[2] = {slot_address(first_half) + piece, slot_address(first_half.after(1)) + piece};
   const uint32_t b = tile_descriptor(kProbabilities) + (probabilities * kTileBytes >> 4);
   uint32_t raw[kRaw][4];
@@ -248,7 +247,7 @@ __device__ inline bool softmax(Shared& s, const Place& place, bool first, float 
     x[4 * j + 3] = fmaf(x[4 * j + 3], log2_scale, minus[j].y);
     largest = fmaxf(largest, fmaxf(fmaxf(x[4 * j], x[4 * j + 1]), fmaxf(x[4 * j + 2], x[4 * j + 3])));
   }
-  const bool moves = named_barrier_any(kOwnBarrier + wg, 128, first || largest > kHeadroom);
+  const bool moves = first || named_barrier_any(kOwnBarrier + wg, 128, largest > kHeadroom);
   const bool moved = moves && !first;  // nothing stands before the first page
   if (moves) move_references(s, place, first, x);
   if (moved) rescale_sums(sums, s, wg, place);
@@ -265,9 +264,10 @@ __device__ inline bool softmax(Shared& s, const Place& place, bool first, float 
       packed[j / 2][j % 2 * 2 + i] = pack_half(low, high);
     }
   }
+  const int lane = lane_id();  // read anew: what depends on it would be kept in local memory
   mbarrier_wait(&s.consumed[wg], consumed_parity);
   // Lane l gives the address of row l % 8 of the matrix l / 8: upper, lower positions of 8 rows, then of the next 8.
-  uint32_t to = kProbabilities + wg * kTileBytes + swizzled_16(place.warp * 16 + place.lane % 16, place.lane / 16);
+  uint32_t to = kProbabilities + wg * kTileBytes + swizzled_16(place.warp * 16 + lane % 16, lane / 16);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     stmatrix_4(to, packed[i]);
@@ -277,16 +277,21 @@ __device__ inline bool softmax(Shared& s, const Place& place, bool first, float 
   return moved;
 }
 
+__device__ inline void adjust_scores(Scores& scores, const Shared& s, int page, const Place& place) {
+  if (!s.plain) multiply_scores(scores, s, place);
+  mask_scores(scores, s, page, place);
+}
+
 // The pages of an item, in registers that all threads of a warp hold alike.
 struct Span {
   int first_page;
   int page_count;
-  int whole_pages;  // pages of the sequence that every row of the block sees wholly
+  int plain_pages;  // pages of the sequence whose scores every row of the block takes as they are
 };
 
-// Each warpgroup owns every second page's scores and softmax, and half of the numbers of the output. In turn: scores and
-// softmax of an own page, then the values of the other's page before it and of its own. The four warps that publish a
-// page's probabilities have waited for all of the page: whoever waits for them need not.
+// Each warpgroup owns every second page's scores and softmax, and half of the numbers of the output. In turn: scores
+// and softmax of an own page, then the values of the other's page before it and of its own. The four warps that publish
+// a page's probabilities have waited for all of the page: whoever waits for them need not.
 __device__ inline void run_pages(Shared& s, const Span& span, const Place& place, float log2_scale, HalfPage& next,
                                  Phases& phases, Output& out, RowSums& sums, bool timed) {
   const int wg = place.warpgroup;
@@ -305,12 +310,11 @@ __device__ inline void run_pages(Shared& s, const Span& span, const Place& place
       other_moved = s.moved[other];
       if (other_moved) rescale_sums(sums, s, other, place);
     }
-    wgmma_wait<0>();
-    wgmma_read_fence(scores);
     References minus;
     read_references(minus, s, place);
-    if (!s.plain) multiply_scores(scores, s, place);
-    if (span.first_page + page >= span.whole_pages) mask_scores(scores, s, span.first_page + page, place);
+    wgmma_wait<0>();
+    wgmma_read_fence(scores);
+    if (span.first_page + page >= span.plain_pages) adjust_scores(scores, s, span.first_page + page, place);
     const bool own_moved =
         softmax(s, place, page == 0, log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
     warp_arrive(&s.published[wg]);
@@ -410,9 +414,10 @@ __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPa
     }
     begin_item(s, info, heads, place);
     math_barrier(s, phases);
-    const Span span{.first_page = __shfl_sync(~0U, item.first_page, 0),
-                    .page_count = __shfl_sync(~0U, item.page_count, 0),
-                    .whole_pages = __shfl_sync(~0U, (info.first_position + info.rows.begin / heads + 1) / kPage, 0)};
+    const Span span{
+        .first_page = __shfl_sync(~0U, item.first_page, 0),
+        .page_count = __shfl_sync(~0U, item.page_count, 0),
+        .plain_pages = s.plain ? __shfl_sync(~0U, (info.first_position + info.rows.begin / heads + 1) / kPage, 0) : 0};
     Output out;
     RowSums sums;
 #pragma unroll

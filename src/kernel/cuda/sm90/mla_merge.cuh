@@ -5,16 +5,18 @@
 
 namespace strobe::kernel::cuda::sm90::mla {
 
-// A warp's part of one chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most.
+// A warp's part of one chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most, at most
+// kMost.
+template <int kMost>
 __device__ void merge_chunk(const Params& p, int block, int block_splits, int chunk, const Place& place) {
   const int row = chunk / 2 * 8 + place.column + chunk % 2;
   const int64_t slot = int64_t{block} * kMaxSplits;
   const float2* shares = reinterpret_cast<const float2*>(p.shares) + slot * kRowBlock + row;
   const uint4* partials = p.partials + (slot * kChunks + chunk) * kMathThreads + place.warpgroup * 128 + place.thread;
-  float2 share[kMaxSplits];
-  uint4 part[kMaxSplits];
+  float2 share[kMost];
+  uint4 part[kMost];
 #pragma unroll
-  for (int i = 0; i < kMaxSplits; ++i) {  // no branches: all loads are under way together
+  for (int i = 0; i < kMost; ++i) {  // no branches: all loads are under way together
     const int from = min(i, block_splits - 1);
     share[i] = __ldcg(shares + from * kRowBlock);
     part[i] = __ldcg(partials + from * kChunks * kMathThreads);
@@ -27,11 +29,11 @@ __device__ void merge_chunk(const Params& p, int block, int block_splits, int ch
   const int splits = split_count(info.first_position + folded / heads);
   float largest = kMinusInfinity;
 #pragma unroll
-  for (int i = 0; i < kMaxSplits; ++i) largest = i < splits ? fmaxf(largest, share[i].x) : largest;
+  for (int i = 0; i < kMost; ++i) largest = i < splits ? fmaxf(largest, share[i].x) : largest;
   float total = 0;
   float sums[8] = {};
 #pragma unroll
-  for (int i = 0; i < kMaxSplits; ++i) {
+  for (int i = 0; i < kMost; ++i) {
     const float weight = exp2_fast(share[i].x - largest) * share[i].y;
     const uint32_t words[4] = {part[i].x, part[i].y, part[i].z, part[i].w};
     if (i < splits) {
@@ -83,7 +85,12 @@ __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
     unsigned seen = 0;
     while (((seen = load_acquire(ready + block)) & 0xffff) != kMaxSplits) {
     }
-    merge_chunk(p, block, static_cast<int>(seen >> 16), i % kChunks, place);
+    const int splits = static_cast<int>(seen >> 16);
+    if (splits <= kMaxSplits / 2) {
+      merge_chunk<kMaxSplits / 2>(p, block, splits, i % kChunks, place);
+    } else {
+      merge_chunk<kMaxSplits>(p, block, splits, i % kChunks, place);
+    }
   }
 }
 

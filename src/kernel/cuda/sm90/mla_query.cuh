@@ -33,6 +33,20 @@ __device__ inline void unpack(const uint4& packed, float* x) {
   }
 }
 
+// The bits of the largest magnitude among 8 numbers and `bits`: as whole numbers they have the order of the numbers. Of
+// bf16 two at a time.
+__device__ inline uint32_t larger_bits(const Float8& packed, uint32_t bits) {
+  float x[8];
+  unpack(packed, x);
+#pragma unroll
+  for (const float value : x) bits = max(bits, __float_as_uint(value) & 0x7fffffffU);
+  return bits;
+}
+__device__ inline uint32_t larger_bits(const uint4& packed, uint32_t bits) {
+  bits = __vmaxu2(__vmaxu2(bits, packed.x & 0x7fff7fffU), packed.y & 0x7fff7fffU);
+  return __vmaxu2(__vmaxu2(bits, packed.z & 0x7fff7fffU), packed.w & 0x7fff7fffU);
+}
+
 __device__ inline void store_shared_16(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
@@ -77,32 +91,35 @@ __device__ inline void load_q_as(const Params& p, Shared& s, const BlockInfo& in
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) kept[i / 2][i % 2] = from[i / 2 * 8 + i % 2];
   }
-  float largest = 0;
-#pragma unroll(kKeep ? kTiles : 1)
-  for (int tile = 0; tile < kTiles; ++tile) {
-    float x[16];
-    read(tile, x);
-#pragma unroll
-    for (int j = 0; j < 16; ++j) largest = fmaxf(largest, fabsf(x[j]));
-  }
-  largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 1));
-  largest = fmaxf(largest, __shfl_xor_sync(~0U, largest, 2));
-  // Numbers that f16 has room for stay as they are. Else the row's largest becomes one of [16, 32), and its scores are
-  // multiplied by what was taken off.
-  const int biased = static_cast<int>(__float_as_uint(largest) >> 23);
-  const bool plain = (biased >= 127 - 8 && biased <= 127 + 14) || biased < 24 || biased > 250;  // or zeros, infinities
-  const float factor = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(131 + 127 - biased) << 23);
-  const float back = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(biased - 4) << 23);
   const bool used = info.rows.begin + row < info.rows.end;
   const uint32_t to = kQ + swizzled_16(row, 2 * (place.lane % 4));
+  const auto store = [&](float factor) {
+#pragma unroll(kKeep ? kTiles : 1)
+    for (int tile = 0; tile < kTiles; ++tile) {
+      float x[16];
+      read(tile, x);
+      store_q(to + tile * kTileBytes, x, factor, used);
+    }
+  };
+  uint32_t largest_bits = 0;
 #pragma unroll(kKeep ? kTiles : 1)
   for (int tile = 0; tile < kTiles; ++tile) {
-    float x[16];
-    read(tile, x);
-    store_q(to + tile * kTileBytes, x, factor, used);
+    if constexpr (kKeep) {
+      largest_bits = larger_bits(kept[tile][1], larger_bits(kept[tile][0], largest_bits));
+    } else {
+      largest_bits = larger_bits(from[tile * 8 + 1], larger_bits(from[tile * 8], largest_bits));
+    }
   }
+  if constexpr (kKeep) largest_bits = max(largest_bits << 16, largest_bits & 0xffff0000U);
+  largest_bits = max(largest_bits, __shfl_xor_sync(~0U, largest_bits, 1));
+  largest_bits = max(largest_bits, __shfl_xor_sync(~0U, largest_bits, 2));
+  // Numbers that f16 has room for stay as they are. Else the row's largest becomes one of [16, 32), and its scores are
+  // multiplied by what was taken off.
+  const int biased = static_cast<int>(largest_bits >> 23);
+  const bool plain = (biased >= 127 - 8 && biased <= 127 + 14) || biased < 24 || biased > 250;  // or zeros, infinities
+  store(plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(131 + 127 - biased) << 23));
   if (place.lane % 4 == 0) {
-    s.score_factors[row] = back;
+    s.score_factors[row] = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(biased - 4) << 23);
     if (!plain) s.plain = false;
   }
 }

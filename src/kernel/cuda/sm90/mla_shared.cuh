@@ -18,8 +18,8 @@ constexpr int kLatent = kMlaLatent;
 constexpr int kDim = kMlaLatent + kMlaRope;
 constexpr int kTiles = kDim / 64;  // of 64 rows x 64 numbers in f16
 constexpr int kTileBytes = 64 * 128;
-constexpr int kHalf = kLatent / 2;      // numbers of the output that one warpgroup owns
-constexpr int kOutTiles = kHalf / 64;   // of 64 numbers x 64 rows
+constexpr int kHalf = kLatent / 2;     // numbers of the output that one warpgroup owns
+constexpr int kOutTiles = kHalf / 64;  // of 64 numbers x 64 rows
 // Pages lie in shared memory as halves of 32 positions, e4m3 as stored, in a ring of slots. A slot holds 9 tiles of [32
 // positions, 64 numbers]; of a position's 4 pieces of 16 numbers, piece c lies in place c ^ (position / 2 % 4): eight
 // positions' pieces c touch all banks, and so do two whole positions.
@@ -70,8 +70,8 @@ struct Params {
   Share* shares;     // [row block * 16 + split][row]
   BlockInfo* infos;  // [row block]
   unsigned* turn;    // goes up by kTurn with every call, in as many steps as there are blocks of threads
-  unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written, then their
-                     // count above
+  unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written, then
+                    // their count above
   int64_t block_capacity;
   MlaStages* stages;
 };
@@ -106,19 +106,19 @@ struct Cursor {
 };
 
 struct Shared {
-  unsigned char q[kTiles * kTileBytes];             // f16, numbers of 16 in the order of load_q
-  unsigned char probabilities[2][kTileBytes];       // f16 [position, row], of the even and the odd page
+  unsigned char q[kTiles * kTileBytes];        // f16, numbers of 16 in the order of load_q
+  unsigned char probabilities[2][kTileBytes];  // f16 [position, row], of the even and the odd page
   alignas(128) unsigned char slots[kSlots][kSlotBytes];
-  uint64_t full[kSlots];                            // by each load thread: half a page is there
-  uint64_t empty[kSlots];                           // by each math warp: it is done with it
-  uint64_t together;                                // by each math warp
-  uint64_t published[2];                            // by a warpgroup: probabilities and rescale of its page
-  uint64_t consumed[2];                             // by the other: it is done with them
+  uint64_t full[kSlots];                         // by each load thread: half a page is there
+  uint64_t empty[kSlots];                        // by each math warp: it is done with it
+  uint64_t together;                             // by each math warp
+  uint64_t published[2];                         // by a warpgroup: probabilities and rescale of its page
+  uint64_t consumed[2];                          // by the other: it is done with them
   alignas(16) float minus_reference[kRowBlock];  // exponents of 2 are score * log2_scale - reference
   alignas(16) float score_factors[kRowBlock];    // powers of two that were taken off the rows of q
   bool plain;                                    // whether all of them are 1
-  alignas(16) float rescale[2][kRowBlock];  // of outputs and sums so far, by the even and the odd page
-  alignas(16) float move[2][kRowBlock];     // of a warpgroup's references, on its page
+  alignas(16) float rescale[2][kRowBlock];       // of outputs and sums so far, by the even and the odd page
+  alignas(16) float move[2][kRowBlock];          // of a warpgroup's references, on its page
   alignas(16) float largest[2][4][kRowBlock];
   alignas(16) float sums[kMathWarps][kRowBlock];
   alignas(16) float inverse[2][kRowBlock];
