@@ -67,7 +67,7 @@ struct StageSpans {
 };
 
 struct StepTimes {
-  // The host's time for each stage. Of a step that is one recording only its device knows them: that of a timed one.
+  // The host's time for each stage; in a step that is one recording the device's, and only if the step is timed.
   double draft_ms = 0;
   double target_ms = 0;  // prefill or verify pass
   double accept_ms = 0;
