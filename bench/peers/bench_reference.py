@@ -1,12 +1,14 @@
-"""Strobe beside the Python reference (transformers' DeepSeek-V3, z-lab's dflash package) on this machine's CPU or GPU.
+"""Strobe beside its peers: the Python reference (transformers' DeepSeek-V3, z-lab's dflash package), and llama.cpp.
 
   build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20] [--device cuda]
+      [--llama-cpp bf16,q8_0,q4_0]
 
-Four runs: each of the two, plain and with DFlash, greedy, e4m3 target cache. They take turns, a few problems at a time in
+Reference and Strobe, plain and with DFlash, greedy, e4m3 target cache; with --llama-cpp also llama.cpp's plain decoding of
+the same target in these formats (llama_cpp_peer.py says how to install it, and why not its DFlash). They take turns, a few problems at a time in
 rotating order, so that a noisy or hot machine meets all alike; all are held to the same cores. On a busy machine PyTorch's
 threads wait for each other and its times grow tenfold and more: the share of the CPU that others took during the run is
 measured, written down, and above 5% the table warns that its ratios are void. Writes a JSON file with every
-figure and a Markdown table. Packages: tests/golden/requirements.txt. (scripts/compat makes the environment.)
+figure, a Markdown table and a chart. Packages: tests/golden/requirements.txt. (scripts/compat makes the environment.)
 
 Times of a request: first token = from the prompt's ids (reference) or text (strobe) to the first token; decode ms/token =
 the rest of the time over the rest of the tokens. Loading and one warm-up request are left out for both.
@@ -26,6 +28,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/golden"), str(ROOT / "bench/peers")]
+import chart  # noqa: E402
+import llama_cpp_peer  # noqa: E402
 import strobe_cli  # noqa: E402
 
 RUNS = ("reference plain", "reference DFlash", "strobe plain", "strobe DFlash")
@@ -165,7 +169,7 @@ def number(value, digits: int) -> str:
 
 def table(result: dict) -> str:
     m, lines = result["machine"], []
-    lines += [f"# Strobe and the Python reference, {result['date']}", "",
+    lines += [f"# Strobe and its peers, {result['date']}", "",
               f"{m['gpu'] + ', ' if m['gpu'] else ''}{m['cpu']} ({', '.join(m['extensions'])}), {result['threads']} of {m['cores']} cores; "
               f"{result['rows_file']}, {result['count']} prompts, at most {result['max_new_tokens']} new tokens, greedy, e4m3 target cache.",
               f"Reference: {', '.join(f'{k} {v}' for k, v in result['versions'].items() if k not in ('strobe', 'python'))}, bfloat16, "
@@ -188,7 +192,8 @@ def table(result: dict) -> str:
 def comparisons(records: dict, runs: dict) -> dict:
     out = {}
     for slow, fast in (("reference plain", "reference DFlash"), ("strobe plain", "strobe DFlash"),
-                       ("reference plain", "strobe plain"), ("reference DFlash", "strobe DFlash")):
+                       ("reference plain", "strobe plain"), ("reference DFlash", "strobe DFlash"),
+                       *((name, ours) for name in runs if name.startswith("llama.cpp") for ours in ("strobe plain", "strobe DFlash"))):
         if slow in runs and fast in runs:
             a, b = runs[slow]["decode_ms_per_token_median"], runs[fast]["decode_ms_per_token_median"]
             if a and b:
@@ -210,10 +215,18 @@ def parse_args():
     parser.add_argument("--strobe-args", type=str.split, default=[], help="more flags for strobe, in one string")
     parser.add_argument("--reference-attention", default="sdpa", choices=("sdpa", "eager"))
     parser.add_argument("--only", choices=("reference", "strobe"), help="only the runs of one of the two")
+    parser.add_argument("--llama-cpp", type=lambda words: words.split(","), default=[], metavar="FORMATS",
+                        help=f"also llama.cpp, plain, in these formats: {','.join(llama_cpp_peer.FORMATS)}")
+    parser.add_argument("--gguf-folder", type=Path, default=ROOT / "build/gguf", help="where their files are kept")
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results")
     args = parser.parse_args()
     if args.count < 1 or args.chunk < 1 or args.threads < 1:
         parser.error("--count, --chunk and --threads must be 1 or more")
+    for kind in args.llama_cpp:
+        if kind not in llama_cpp_peer.FORMATS:
+            parser.error(f"--llama-cpp {kind}: accepted: {', '.join(llama_cpp_peer.FORMATS)}")
+    if args.llama_cpp and (args.device != "cpu" or args.only):
+        parser.error("--llama-cpp is for runs of all on the CPU: not with --device cuda or --only")
     if args.only != "reference" and not os.access(args.binary, os.X_OK):
         parser.error(f"{args.binary} is no program: build it, name it with --binary, or use --only reference")
     return args
@@ -229,14 +242,24 @@ def measure(args, rows: list[dict], names: list[str]) -> dict:
         print("warm-up of the reference", flush=True)
         for dflash in (False, True):
             reference.run(rows[0]["question"], dflash)
+    llamas = {}
+    for kind in args.llama_cpp:
+        args.gguf_folder.mkdir(parents=True, exist_ok=True)
+        llamas[f"llama.cpp {kind}"] = llama_cpp_peer.LlamaCpp(args.models, kind, args.gguf_folder, args.max_new_tokens, args.threads)
+    for name, llama in llamas.items():
+        print(f"warm-up of {name}", flush=True)
+        llama.run(rows[0]["question"])
     records = {name: [] for name in names}
     for begin in range(0, len(rows), args.chunk):
         chunk = rows[begin:begin + args.chunk]
         turn = (begin // args.chunk) % len(names)
         for name in names[turn:] + names[:turn]:
             dflash = name.endswith("DFlash")
-            new = ([reference.run(row["question"], dflash) for row in chunk] if name.startswith("reference")
-                   else run_strobe(args, chunk, dflash))
+            if name in llamas:
+                new = [llamas[name].run(row["question"]) for row in chunk]
+            else:
+                new = ([reference.run(row["question"], dflash) for row in chunk] if name.startswith("reference")
+                       else run_strobe(args, chunk, dflash))
             records[name] += new
             median = statistics.median(r["decode_ms_per_token"] for r in new)
             print(f"[{begin + len(chunk)}/{len(rows)}] {name}: {median:.2f} ms/token", flush=True)
@@ -250,6 +273,7 @@ def main() -> int:
     if not rows:
         raise SystemExit(f"{args.jsonl}: no rows")
     names = [name for name in RUNS if args.only is None or name.startswith(args.only)]
+    names += [f"llama.cpp {kind}" for kind in args.llama_cpp]
     others = OthersShare()
     try:
         records = measure(args, rows, names)
@@ -261,6 +285,9 @@ def main() -> int:
     versions = {"strobe": strobe_commit(), "python": platform.python_version()}
     if args.only != "strobe":
         versions |= {package: importlib.metadata.version(package) for package in PACKAGES}
+    if args.llama_cpp:
+        import llama_cpp
+        versions["llama-cpp-python"] = f"{llama_cpp.__version__} ({llama_cpp_peer.features()})"
     result = {
         "date": datetime.date.today().isoformat(), "machine": machine(args.device), "others_cpu_share": round(others_share, 4), "threads": args.threads, "versions": versions,
         "command": " ".join(["bench/peers/bench_reference.py"] + [os.path.relpath(a, ROOT) if a.startswith("/") else a for a in sys.argv[1:]]),
@@ -270,11 +297,15 @@ def main() -> int:
         "records": records,
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    stem = "-".join(["reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", result["machine"]["gpu"] or result["machine"]["cpu"]).strip("-").lower()])
+    stem = "-".join(["peers" if args.llama_cpp else "reference", args.jsonl.stem, result["date"], re.sub(r"\W+", "-", result["machine"]["gpu"] or result["machine"]["cpu"]).strip("-").lower()])
     (args.out / f"{stem}.json").write_text(json.dumps(result, indent=1) + "\n")
-    (args.out / f"{stem}.md").write_text(table(result))
+    (args.out / f"{stem}.md").write_text(table(result) + f"\n![decode ms/token]({stem}.svg)\n")
+    times = {name: run["decode_ms_per_token_median"] for name, run in runs.items() if run["decode_ms_per_token_median"]}
+    if times:
+        title = f"{result['rows_file']}: decoding, ms a token (median)"
+        (args.out / f"{stem}.svg").write_text(chart.bars(title, "ms", dict(sorted(times.items(), key=lambda kv: -kv[1]))))
     print("\n" + table(result))
-    print(f"saved {os.path.relpath(args.out / stem, ROOT)}.json and .md")
+    print(f"saved {os.path.relpath(args.out / stem, ROOT)}.json, .md and .svg")
     return 0
 
 

@@ -13,6 +13,14 @@ namespace {
 // CPU.
 constexpr int kSpins = 2000;
 
+// WorkerPool::call_: workers that entered in the low 16 bits, then one bit for closed, then the call's number.
+constexpr uint64_t kEnteredMask = 0xffff;
+constexpr uint64_t kClosed = 0x10000;
+constexpr int kNumberShift = 17;
+uint64_t number_of(uint64_t call) {
+  return call >> kNumberShift;
+}
+
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -24,7 +32,7 @@ void pause_briefly() {
 }  // namespace
 
 WorkerPool::WorkerPool(int workers) {
-  STROBE_CHECK(workers >= 1, "workers = {}", workers);
+  STROBE_CHECK(workers >= 1 && workers <= 32768, "workers = {}", workers);
   threads_.reserve(static_cast<size_t>(workers - 1));
   for (int worker = 1; worker < workers; ++worker) threads_.emplace_back([this, worker] { worker_loop(worker); });
 }
@@ -38,21 +46,10 @@ WorkerPool::~WorkerPool() {
   for (auto& thread : threads_) thread.join();
 }
 
-void WorkerPool::run_erased(Erased function, void* context) {
-  if (threads_.empty()) {
-    function(context, 0, 1);
-    return;
-  }
-  function_ = function;
-  context_ = context;
-  unfinished_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-    std::lock_guard lock(mutex_);
-    wake_.notify_all();
-  }
-  function(context, 0, workers());
-  for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) {
+// Waits for something that takes microseconds where the other side has a processor, and lets it have ours where not.
+template <class Done>
+static void spin_until(const Done& done) {
+  for (int spins = 0; !done(); ++spins) {
     if (spins < kSpins) {
       pause_briefly();
     } else {
@@ -61,26 +58,60 @@ void WorkerPool::run_erased(Erased function, void* context) {
   }
 }
 
+void WorkerPool::run_erased(Erased function, void* context, Comers comers) {
+  if (threads_.empty()) {
+    function(context, 0, 1);
+    return;
+  }
+  function_ = function;
+  context_ = context;
+  finished_.store(0, std::memory_order_relaxed);
+  const uint64_t number = number_of(call_.load(std::memory_order_relaxed)) + 1;
+  call_.store(number << kNumberShift, std::memory_order_seq_cst);
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  }
+  function(context, 0, workers());
+  if (comers == Comers::kAll) {
+    spin_until([&] { return (call_.load(std::memory_order_relaxed) & kEnteredMask) == threads_.size(); });
+  }
+  const uint64_t entered = call_.fetch_or(kClosed, std::memory_order_acq_rel) & kEnteredMask;
+  spin_until([&] { return finished_.load(std::memory_order_acquire) == entered; });
+}
+
+// Joins the call unless it is closed, or over.
+bool WorkerPool::enter(uint64_t call) {
+  const uint64_t number = number_of(call);
+  while (number_of(call) == number && (call & kClosed) == 0) {
+    if (call_.compare_exchange_weak(call, call + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return true;
+  }
+  return false;
+}
+
 void WorkerPool::worker_loop(int worker) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   uint64_t seen = 0;
+  const auto is_new = [&] { return number_of(call_.load(std::memory_order_seq_cst)) != seen; };
   for (;;) {
-    for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; ++spins) {
+    for (int spins = 0; !is_new() && spins < kSpins; ++spins) {
       if (stopping_.load(std::memory_order_relaxed)) return;
       pause_briefly();
     }
-    if (generation_.load(std::memory_order_acquire) == seen) {
+    if (!is_new()) {
       std::unique_lock lock(mutex_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      wake_.wait(lock, [&] { return stopping_.load() || generation_.load(std::memory_order_seq_cst) != seen; });
+      wake_.wait(lock, [&] { return stopping_.load() || is_new(); });
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
       if (stopping_.load()) return;
     }
-    ++seen;
+    const uint64_t call = call_.load(std::memory_order_acquire);
+    seen = number_of(call);
+    if (!enter(call)) continue;
     function_(context_, worker, workers());
-    unfinished_.fetch_sub(1, std::memory_order_release);
+    finished_.fetch_add(1, std::memory_order_release);
   }
 }
 

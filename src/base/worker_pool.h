@@ -1,12 +1,14 @@
 // WorkerPool: a fixed set of threads that run one function together.
 //
 // run(f) calls f(worker, workers) once on each worker, the caller being worker 0, and returns when all have finished.
-// Between calls the threads spin for a short while (a decode step makes about a hundred calls a millisecond apart or
-// less) and then sleep. A call costs about a microsecond; nothing is allocated.
+// share(f) is for work that f deals out itself, piece by piece: the caller runs f at once, the others join while there
+// is work, and one that comes late (asleep, or without a processor on a busy machine) is not waited for. Between calls
+// the threads spin for a short while (a decode step makes about a hundred calls a millisecond apart or less) and then
+// sleep. A call costs about a microsecond; nothing is allocated.
 //
-// Threads: run() must not be called from two threads at once, nor from inside f. f must not throw: an exception that
-// leaves it ends the program. The pool's threads take no signals; these go to the threads that the program made for
-// them.
+// Threads: run() and share() must not be called from two threads at once, nor from inside f. f must not throw: an
+// exception that leaves it ends the program. The pool's threads take no signals; these go to the threads that the
+// program made for them.
 #pragma once
 
 #include <atomic>
@@ -31,10 +33,14 @@ class WorkerPool {
 
   template <class F>
   void run(F&& f) {
-    using Function = std::remove_reference_t<F>;
-    run_erased(
-        [](void* context, int worker, int workers) noexcept { (*static_cast<Function*>(context))(worker, workers); },
-        const_cast<void*>(static_cast<const void*>(&f)));
+    run_erased(erased<F>(), const_cast<void*>(static_cast<const void*>(&f)), Comers::kAll);
+  }
+
+  // f(worker, workers) on the caller and on any of the others. When it has returned on the caller, all work must have
+  // been begun by someone.
+  template <class F>
+  void share(F&& f) {
+    run_erased(erased<F>(), const_cast<void*>(static_cast<const void*>(&f)), Comers::kAny);
   }
 
   // Calls f(i) for each i in [0, tasks), dealt out one by one: for tasks of unequal length. The result of a task must
@@ -46,21 +52,29 @@ class WorkerPool {
       return;
     }
     std::atomic<int64_t> next{0};
-    run([&](int, int) {
+    share([&](int, int) {
       for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) f(i);
     });
   }
 
  private:
   using Erased = void (*)(void* context, int worker, int workers) noexcept;
-  void run_erased(Erased function, void* context);
+  enum class Comers { kAll, kAny };
+  template <class F>
+  static Erased erased() {
+    using Function = std::remove_reference_t<F>;
+    return [](void* context, int worker, int workers) noexcept { (*static_cast<Function*>(context))(worker, workers); };
+  }
+  void run_erased(Erased function, void* context, Comers comers);
   void worker_loop(int worker);
+  bool enter(uint64_t call);
 
   std::vector<std::thread> threads_;
   Erased function_ = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint64_t> generation_{0};  // counts calls; a worker that sees it move runs function_
-  alignas(64) std::atomic<int> unfinished_{0};
+  // The number of the call, whether it is closed to late comers, and how many workers have entered it.
+  alignas(64) std::atomic<uint64_t> call_{0};
+  alignas(64) std::atomic<uint64_t> finished_{0};  // workers, of this call
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;

@@ -9,8 +9,8 @@ int workers_of(WorkerPool& pool) {
   return pool.workers();
 }
 
-void run_on_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers), void* context) {
-  pool.run([=](int worker, int workers) { task(context, worker, workers); });
+void share_with_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers), void* context) {
+  pool.share([=](int worker, int workers) { task(context, worker, workers); });
 }
 
 std::byte* thread_scratch() {

@@ -58,6 +58,7 @@ struct TileCore {
   };
   static constexpr int64_t kScratchBytes = sizeof(Scratch);
 
+  static int64_t queries_kept(int64_t) { return kQueries; }  // that a partial has room for
   static int64_t width(int64_t value_dim) { return divide_up(value_dim, kChunk) * kChunk; }
   [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return {{(NativeF32)power_of_two((__m512)x.part[0])}}; }
   [[gnu::always_inline]] static inline F32x16 columns_at(const float* values, int64_t i) {

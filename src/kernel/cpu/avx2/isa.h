@@ -15,6 +15,11 @@ using NativeU32 [[gnu::vector_size(32)]] = uint32_t;
   return (NativeF32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
 
+// The same vector, which the compiler must hold in a register: it does not read it from memory again for each use.
+[[gnu::always_inline]] static inline NativeF32 native_in_register(NativeF32 a) {
+  __asm__("" : "+x"(a));
+  return a;
+}
 [[gnu::always_inline]] static inline NativeF32 native_splat(float x) {
   return (NativeF32)_mm256_set1_ps(x);
 }

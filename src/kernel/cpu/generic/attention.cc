@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kBlock = 64;                              // positions of a split
 constexpr int kRegisters = kGemmRows * kGemmTilesManyRows;  // sums that fit
 
+constexpr int64_t kColumnsInL1 = 8 * kLanes;  // of all positions of a split: 32 KiB
+
 struct VectorCore {
   static constexpr int64_t kQueries = 2 * kLanes;
   static constexpr int64_t kSplitPositions = kBlock;
@@ -30,6 +32,7 @@ struct VectorCore {
   static constexpr int64_t kScratchBytes = (sizeof(Scratch) + 63) / 64 * 64;
 
   static int64_t width(int64_t value_dim) { return padded(value_dim); }
+  static int64_t queries_kept(int64_t count) { return padded(count); }  // that a partial has room for
   [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
   [[gnu::always_inline]] static inline F32x16 columns_at(const float* values, int64_t i) { return load(values + i); }
   static void load_queries(const QueryGroup& group, std::byte* scratch);
@@ -119,7 +122,7 @@ void score_rows(VectorCore::Scratch& s, int64_t first, int64_t count, int64_t di
       F32x16 numbers[kKeys];
       for (int k = 0; k < kKeys; ++k) numbers[k] = load(s.keys[key + k] + i);
       for (int r = 0; r < kRows; ++r) {
-        const F32x16 q = load(s.q[first + r] + i);
+        const F32x16 q = in_register(load(s.q[first + r] + i));
         for (int k = 0; k < kKeys; ++k) sums[k * kRows + r] = fma(numbers[k], q, sums[k * kRows + r]);
       }
     }
@@ -171,7 +174,7 @@ void weigh_columns(const VectorCore::Scratch& s, const float* values, int64_t st
     F32x16 numbers[kColumns];
     for (int c = 0; c < kColumns; ++c) numbers[c] = load(values + key * stride + column + c * kLanes);
     for (int r = 0; r < kRows; ++r) {
-      const F32x16 weight = splat(s.scores[key][first + r]);
+      const F32x16 weight = in_register(splat(s.scores[key][first + r]));
       for (int c = 0; c < kColumns; ++c) sums[r][c] = fma(weight, numbers[c], sums[r][c]);
     }
   }
@@ -180,18 +183,15 @@ void weigh_columns(const VectorCore::Scratch& s, const float* values, int64_t st
   }
 }
 
+// Vectors of columns [column, column + some), kRows queries.
 template <int kRows>
-void weigh_rows(const VectorCore::Scratch& s, const Attention& a, int64_t first, int64_t count, const Partial& out) {
-  const bool separate_values = a.k.data != a.v.data;
-  const float* values = separate_values ? s.values[0] : s.keys[0];
-  const int64_t stride = separate_values ? kMaxAttentionValueDim : kMaxAttentionKeyDim;
-  const int64_t width = padded(a.value_dim);
+void weigh_rows(const VectorCore::Scratch& s, const float* values, int64_t stride, int64_t first, int64_t count,
+                int64_t width, int64_t column, int64_t column_end, const Partial& out) {
   constexpr int kColumns = kRegisters / kRows < 8 ? kRegisters / kRows : 8;
-  int64_t column = 0;
-  for (; column + kColumns * kLanes <= width; column += kColumns * kLanes) {
+  for (; column + kColumns * kLanes <= column_end; column += kColumns * kLanes) {
     weigh_columns<kRows, kColumns>(s, values, stride, first, count, width, column, out);
   }
-  for (; column < width; column += kLanes) {
+  for (; column < column_end; column += kLanes) {
     weigh_columns<kRows, 1>(s, values, stride, first, count, width, column, out);
   }
 }
@@ -220,7 +220,17 @@ void VectorCore::attend(const QueryGroup& group, int64_t split_begin, std::byte*
   expand_block(group, split_begin, count, s);
   in_rows(group.count, [&]<int kRows>(int64_t first) { score_rows<kRows>(s, first, count, a.key_dim, scale); });
   weigh(s, group.count, split_begin, count, out);
-  in_rows(group.count, [&]<int kRows>(int64_t first) { weigh_rows<kRows>(s, a, first, count, out); });
+  const bool separate_values = a.k.data != a.v.data;
+  const float* values = separate_values ? s.values[0] : s.keys[0];
+  const int64_t stride = separate_values ? kMaxAttentionValueDim : kMaxAttentionKeyDim;
+  const int64_t width = padded(a.value_dim);
+  // All queries with a few columns, which stay in L1 meanwhile.
+  for (int64_t column = 0; column < width; column += kColumnsInL1) {
+    const int64_t column_end = smaller(width, column + kColumnsInL1);
+    in_rows(group.count, [&]<int kRows>(int64_t first) {
+      weigh_rows<kRows>(s, values, stride, first, count, width, column, column_end, out);
+    });
+  }
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
-inline constexpr int64_t kMaxWorkersPerGroup = 256;
+inline constexpr int64_t kMostSplitsAWave = 128;
 
 struct Attention {
   Rows q;
@@ -181,39 +181,41 @@ static inline void clear(const Partial& p, int64_t queries) {
   for (int64_t i = 0; i < queries; ++i) p.max[i] = -__builtin_inff(), p.sum[i] = 0;
 }
 
-// One group by `workers` workers, each computing every workers-th split; the partials lie in the scratch of who
-// computed them. In waves of as many splits as there is room for, each folded before the next begins. on_all(f) calls
-// f(worker) for each worker, for_queries(numbers, f) calls f(begin, end) for all queries, each of which takes `numbers`
-// steps.
+// One group, its splits dealt out to whoever comes; the partials lie in the scratch of who computed them. In waves of
+// as many splits as one worker has room for, each folded before the next begins. on_all(f) calls f() on one or more
+// workers, for_queries(numbers, f) calls f(begin, end) for all queries, each of which takes `numbers` steps.
 template <class Core, class OnAll, class ForQueries>
-static inline void attend_group(const QueryGroup& group, int64_t workers, const OnAll& on_all,
-                                const ForQueries& for_queries) {
+static inline void attend_group(const QueryGroup& group, const OnAll& on_all, const ForQueries& for_queries) {
   const int64_t width = Core::width(group.attention->value_dim);
-  const int64_t slot_bytes = partial_bytes(Core::kQueries, width);
-  const int64_t slots = (kScratchBytes - Core::kScratchBytes) / slot_bytes - 1;  // the caller's first one is the result
+  const int64_t queries = Core::queries_kept(group.count);
+  const int64_t slot_bytes = partial_bytes(queries, width);
+  const int64_t room = (kScratchBytes - Core::kScratchBytes) / slot_bytes - 1;  // the caller's first one is the result
+  const int64_t slots = smaller(room, kMostSplitsAWave);
   const Visible visible = group.visible_to_any();
-  std::byte* memory[kMaxWorkersPerGroup];
-  const Partial all = partial_at(thread_scratch() + Core::kScratchBytes, Core::kQueries);
+  std::byte* memory[kMostSplitsAWave];
+  const Partial all = partial_at(thread_scratch() + Core::kScratchBytes, queries);
   clear(all, group.count);
   const int64_t end = divide_up(visible.last, Core::kSplitPositions);
-  for (int64_t begin = visible.first / Core::kSplitPositions; begin < end; begin += slots * workers) {
-    const int64_t wave_end = smaller(end, begin + slots * workers);
-    on_all([&](int64_t worker) {
-      if (begin + worker >= wave_end) return;
+  for (int64_t begin = visible.first / Core::kSplitPositions; begin < end; begin += slots) {
+    const int64_t wave_end = smaller(end, begin + slots);
+    alignas(64) int64_t next = begin;
+    on_all([&] {
       std::byte* scratch = thread_scratch();
       std::byte* slot = scratch + Core::kScratchBytes + slot_bytes;
-      memory[worker] = slot;
-      Core::load_queries(group, scratch);
-      for (int64_t split = begin + worker; split < wave_end; split += workers, slot += slot_bytes) {
-        Core::attend(group, split * Core::kSplitPositions, scratch, partial_at(slot, Core::kQueries));
+      bool loaded = false;
+      for (;; slot += slot_bytes) {
+        const int64_t split = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+        if (split >= wave_end) return;
+        if (!loaded) Core::load_queries(group, scratch);
+        loaded = true;
+        memory[split - begin] = slot;
+        Core::attend(group, split * Core::kSplitPositions, scratch, partial_at(slot, queries));
       }
     });
     for_queries((wave_end - begin) * width, [&](int64_t query_begin, int64_t query_end) {
       for (int64_t query = query_begin; query < query_end; ++query) {
         for (int64_t split = begin; split < wave_end; ++split) {
-          const int64_t index = split - begin;
-          const Partial part = partial_at(memory[index % workers] + index / workers * slot_bytes, Core::kQueries);
-          fold<Core>(part, all, query, width);
+          fold<Core>(partial_at(memory[split - begin], queries), all, query, width);
         }
         if (wave_end == end) finish<Core>(group, all, query);
       }
@@ -226,23 +228,20 @@ static inline void attend_group(const QueryGroup& group, int64_t workers, const 
 template <class Core>
 static inline void attend_alone(const QueryGroup& group) {
   attend_group<Core>(
-      group, 1, [](const auto& f) { f(0); }, [&](int64_t, const auto& f) { f(0, group.count); });
+      group, [](const auto& f) { f(); }, [&](int64_t, const auto& f) { f(0, group.count); });
 }
 
 template <class Core>
 static inline void attend_together(WorkerPool& pool, const QueryGroup& group) {
-  const int64_t workers = smaller(workers_of(pool), kMaxWorkersPerGroup);
   attend_group<Core>(
-      group, workers,
+      group,
       [&](const auto& f) {
-        auto task = [&](int worker, int) {
-          if (worker < workers) f(worker);
-        };
+        auto task = [&](int, int) { f(); };
         on_workers(pool, task);
       },
       [&](int64_t numbers, const auto& f) {
         // Folding moves 4 to 12 bytes a number, at about 20 bytes a nanosecond.
-        in_chunks(pool, group.count, divide_up(group.count, workers), 32 * 1024 / numbers + 1, f);
+        in_chunks(pool, group.count, divide_up(group.count, workers_of(pool)), 32 * 1024 / numbers + 1, f);
       });
 }
 

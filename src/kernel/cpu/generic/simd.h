@@ -34,6 +34,10 @@ struct F32x16 {
   for (int i = 0; i < kParts; ++i) r.part[i] = native_splat(x);
   return r;
 }
+[[gnu::always_inline]] static inline F32x16 in_register(F32x16 a) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = native_in_register(a.part[i]);
+  return a;
+}
 [[gnu::always_inline]] static inline U32x16 splat_u32(uint32_t x) {
   U32x16 r;
   for (int i = 0; i < kParts; ++i) r.part[i] = NativeU32{} + x;

@@ -5,10 +5,10 @@
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
-// f(worker, workers) on each worker.
+// f(worker, workers) on the calling thread and on those workers that come while it runs there: f deals out its work.
 template <class F>
 static inline void on_workers(WorkerPool& pool, F& f) {
-  run_on_workers(
+  share_with_workers(
       pool, [](void* context, int worker, int workers) { (*static_cast<F*>(context))(worker, workers); }, &f);
 }
 

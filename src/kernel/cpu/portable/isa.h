@@ -12,6 +12,10 @@ using NativeF32 [[gnu::vector_size(16)]] = float;
   return a * b + c;
 }
 
+// The same vector, which the compiler must hold in a register: it does not read it from memory again for each use.
+[[gnu::always_inline]] static inline NativeF32 native_in_register(NativeF32 a) {
+  return a;
+}
 [[gnu::always_inline]] static inline NativeF32 native_splat(float x) {
   return NativeF32{x, x, x, x};
 }
