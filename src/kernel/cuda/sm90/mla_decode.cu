@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
     fence_mbarrier_init();
   } else if (threadIdx.x == 32) {
     for (int parity = 0; parity < 2; ++parity) {
-      mbarrier_init(&s.published[parity], 4);
+      mbarrier_init(&s.published[parity], 128);
       mbarrier_init(&s.consumed[parity], 4);
     }
-    mbarrier_init(&s.together, kMathWarps);
+    mbarrier_init(&s.together, kMathThreads);
     s.plain = true;
     fence_mbarrier_init();
   }

@@ -24,7 +24,7 @@ __device__ inline void warp_arrive(uint64_t* barrier) {
 }
 
 __device__ inline void math_barrier(Shared& s, Phases& phases) {
-  warp_arrive(&s.together);
+  mbarrier_arrive(&s.together);
   mbarrier_wait(&s.together, phases.next(kTogetherPhase));
 }
 
@@ -317,7 +317,7 @@ __device__ inline void run_pages(Shared& s, const Span& span, const Place& place
     if (span.first_page + page >= span.plain_pages) adjust_scores(scores, s, span.first_page + page, place);
     const bool own_moved =
         softmax(s, place, page == 0, log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
-    warp_arrive(&s.published[wg]);
+    mbarrier_arrive(&s.published[wg]);
     if (page > 0) {
       if (other_moved) rescale_output(out, s, other, place);
       start_values(out, s, own.before(2), other, place, [] {});
