@@ -163,7 +163,7 @@ Result<CudaDeviceInfo> find_cuda_device(int index) {
   }
   CudaDeviceInfo info{.name = properties.name, .kernels = "sm90"};
   size_t free = 0, total = 0;
-  cuda::check(cudaSetDevice(index), "cudaSetDevice");
+  cuda::use_device(index);
   cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   info.total_bytes = static_cast<int64_t>(total);
   info.free_bytes = static_cast<int64_t>(free);

@@ -14,7 +14,8 @@ class CudaMemory final : public Memory {
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
 
-  [[nodiscard]] cudaStream_t stream() const { return stream_; }
+  // Makes the device the calling thread's: whoever launches asks for the stream.
+  [[nodiscard]] cudaStream_t stream() const;
   void wait();
 
   [[nodiscard]] Device device() const override { return {DeviceKind::kCuda, index_}; }

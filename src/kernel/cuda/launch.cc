@@ -9,6 +9,13 @@ void check(cudaError_t status, const char* what) {
   fail("CUDA: {}: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
+void use_device(int index) {
+  thread_local int used = -1;
+  if (used == index) return;
+  check(cudaSetDevice(index), "cudaSetDevice");
+  used = index;
+}
+
 void check_launch(const char* kernel) {
   check(cudaGetLastError(), kernel);
 }
