@@ -30,6 +30,12 @@ int64_t recorded_sequences(int64_t sequences) {
   return sequences <= power / 4 * 3 ? power / 4 * 3 : power;
 }
 
+int64_t recorded_sizes(int64_t sequences) {
+  int64_t sizes = 0;
+  for (int64_t n = 1; n <= sequences; n = recorded_sequences(n) + 1) ++sizes;
+  return sizes;
+}
+
 void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int32_t> first_visible) {
   const int64_t sequences = recorded_sequences(static_cast<int64_t>(plan.sequences.size()));
   const int64_t rows = sequences * block_rows_;
@@ -41,6 +47,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
   staging_.resize(static_cast<size_t>(bytes));
   if (memory_.bytes() < bytes) {
     exec_.kernels().wait();
+    exec_.kernels().forget_recorded();
     memory_ = exec_.memory().allocate(2 * bytes);
   }
   auto* requests = reinterpret_cast<AttentionRequest*>(staging_.data());

@@ -20,6 +20,8 @@ namespace strobe::engine {
 
 // As many sequences as a recording is made for.
 [[nodiscard]] int64_t recorded_sequences(int64_t sequences);
+// How many such numbers there are for 1 to `sequences` sequences.
+[[nodiscard]] int64_t recorded_sizes(int64_t sequences);
 
 class BlockRows {
  public:

@@ -28,6 +28,9 @@ inline constexpr int64_t kCudaAlignment = 256;  // of its Memory
 // What the kernels take for themselves beside workspaces: partial results of attention.
 [[nodiscard]] int64_t cuda_reserved_bytes(const StepLimits& limits);
 
+// What a recording of so many kernels takes of the device's memory, at most.
+[[nodiscard]] int64_t cuda_recorded_bytes(int64_t kernels);
+
 struct CudaOptions {
   bool graphs = true;  // run_recorded records
 };

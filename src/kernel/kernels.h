@@ -60,6 +60,8 @@ class Kernels {
   // records does so at the second call of a key (the first lets kernels and workspaces settle) and replays from then
   // on.
   virtual void run_recorded(uint64_t /*key*/, const std::function<void()>& work) { work(); }
+  // Drops all recordings. For whoever moves memory that his recordings use: none of them comes again.
+  virtual void forget_recorded() {}
 
   // Moments by the device's own clock, numbered from 0: mark notes when all that was queued before it is done; in
   // recorded work each replay notes it anew. Marks in recorded work keep kernels of it from overlapping.

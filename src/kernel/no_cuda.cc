@@ -24,6 +24,18 @@ int64_t cuda_reserved_bytes(const StepLimits&) {
   fail("{}", kMissing);
 }
 
+int64_t cuda_recorded_bytes(int64_t) {
+  fail("{}", kMissing);
+}
+
+int64_t cuda_cublaslt_bytes() {
+  fail("{}", kMissing);
+}
+
+Result<void> find_cublaslt() {
+  return error("{}", kMissing);
+}
+
 std::unique_ptr<Kernels> open_cuda_device(int, const CudaOptions&) {
   fail("{}", kMissing);
 }

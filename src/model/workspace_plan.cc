@@ -32,7 +32,29 @@ int64_t ffn_bytes(const LayerRecipe& layer, int64_t hidden, int64_t activation) 
          dense_bytes(routed->shared_inter, activation);
 }
 
+// A product of several problems is one launch for each kind of them (mla.cc, gqa.cc: their operations).
+constexpr int64_t kProblemsPerLaunch = 128;
+int64_t attention_launches(const LayerRecipe& layer) {
+  if (const auto* mla = std::get_if<MlaRecipe>(&layer.attention)) {
+    return 14 + 2 * ((mla->heads + kProblemsPerLaunch - 1) / kProblemsPerLaunch);
+  }
+  return 12 + 4;  // the draft's context: norm, rope, two stores
+}
+
+int64_t ffn_launches(const LayerRecipe& layer) {
+  constexpr int64_t kDense = 4;
+  const auto* routed = std::get_if<RoutedRecipe>(&layer.ffn);
+  if (routed == nullptr) return kDense;
+  return kDense + 6 + 3 * ((routed->experts + kProblemsPerLaunch - 1) / kProblemsPerLaunch);  // experts one by one
+}
+
 }  // namespace
+
+int64_t step_launches(const Recipe& recipe) {
+  int64_t launches = 14;  // embedding, head, choice of tokens, a draft's projections
+  for (const LayerRecipe& layer : recipe.layers) launches += 3 + attention_launches(layer) + ffn_launches(layer);
+  return launches;
+}
 
 int64_t step_workspace_bytes(const Recipe& recipe, const StepShape& shape) {
   const int64_t activation = size_bytes(shape.activation);

@@ -1,4 +1,5 @@
-// How much scratch memory a step takes, from the shapes of a recipe: an upper bound for plans, before any kernel runs.
+// How much scratch memory a step takes and how many kernels it launches, from a recipe: upper bounds for plans, before
+// any kernel runs.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +16,8 @@ struct StepShape {
 };
 
 [[nodiscard]] int64_t step_workspace_bytes(const Recipe& recipe, const StepShape& shape);
+
+// Of a pass through the layers and the head, and of a draft's context written beside it.
+[[nodiscard]] int64_t step_launches(const Recipe& recipe);
 
 }  // namespace strobe::model

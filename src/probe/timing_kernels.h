@@ -32,6 +32,7 @@ class TimingKernels final : public kernel::Kernels {
   // What is recorded as one launch cannot be timed call by call: while it is on, nothing is.
   [[nodiscard]] bool records() const override { return inner_->records(); }
   void run_recorded(uint64_t key, const std::function<void()>& work) override;
+  void forget_recorded() override { inner_->forget_recorded(); }
   void mark(int index) override { inner_->mark(index); }
   [[nodiscard]] double ms_between(int first, int second) override { return inner_->ms_between(first, second); }
 

@@ -336,6 +336,17 @@ engine::MemoryItem plan_workspace(Plan& plan) {
           fmt::format("steps of {} rows, {} of them with logits", plan.max_rows, block_rows)};
 }
 
+// Every size of a decode step is recorded when it first comes, once for each way to choose tokens: the most likely
+// ones, drawn ones, and with a draft what the host chooses, in two parts that are one step together.
+engine::MemoryItem plan_recordings(const Plan& plan) {
+  const int64_t sizes = engine::recorded_sizes(plan.options.max_running_requests);
+  const int64_t ways = plan.speculates() ? 3 : 2;
+  int64_t kernels = model::step_launches(plan.recipe);
+  if (plan.speculates()) kernels += model::step_launches(plan.draft_recipe);
+  return {"CUDA graphs", sizes * ways * kernel::cuda_recorded_bytes(kernels),
+          fmt::format("{} sizes of steps, {} graphs each of at most {} kernels", sizes, ways, kernels)};
+}
+
 std::string kv_detail(const cache::KvGeometry& kv) {
   return fmt::format("{} layers of {} x {} {}", kv.layers, kv.planes, kv.dim, to_string(kv.dtype));
 }

@@ -33,6 +33,9 @@ TEST(RecordedSequences, AreFewSizesNearTheNumber) {
     last = recorded;
   }
   EXPECT_LE(sizes, 16);
+  EXPECT_EQ(recorded_sizes(256), sizes);
+  EXPECT_EQ(recorded_sizes(1), 1);
+  EXPECT_EQ(recorded_sizes(5), 5);  // 1, 2, 3, 4, 6
   EXPECT_EQ(recorded_sequences(1), 1);
   EXPECT_EQ(recorded_sequences(8), 8);
   EXPECT_EQ(recorded_sequences(48), 48);

@@ -4,6 +4,15 @@
 #include "kernel/cuda/launch.h"
 
 namespace strobe::kernel::cuda {
+namespace {
+
+int64_t free_bytes() {
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<int64_t>(free);
+}
+
+}  // namespace
 
 Graphs::~Graphs() {
   drop();
@@ -27,10 +36,15 @@ cudaGraphExec_t Graphs::record(const std::function<void()>& work) {
     throw;
   }
   check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+  size_t kernels = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &kernels), "cudaGraphGetNodes");
+  const int64_t free = free_bytes();
   cudaGraphExec_t ready = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&ready, graph, 0);
   cudaGraphDestroy(graph);
   check(status, "cudaGraphInstantiate");
+  check(cudaGraphUpload(ready, stream_), "cudaGraphUpload");
+  log_debug("recorded a graph of {} kernels; it takes {} bytes", kernels, free - free_bytes());
   return ready;
 }
 
