@@ -5,7 +5,7 @@
 
 namespace strobe {
 
-inline uint64_t splitmix64(uint64_t state) {
+constexpr uint64_t splitmix64(uint64_t state) {
   state += 0x9e3779b97f4a7c15ULL;
   state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ULL;
   state = (state ^ (state >> 27)) * 0x94d049bb133111ebULL;
@@ -13,7 +13,7 @@ inline uint64_t splitmix64(uint64_t state) {
 }
 
 // Of a and b, in this order.
-inline uint64_t mix(uint64_t a, uint64_t b) {
+constexpr uint64_t mix(uint64_t a, uint64_t b) {
   return splitmix64(splitmix64(a) ^ b);
 }
 

@@ -6,11 +6,13 @@
 #include "base/check.h"
 #include "base/mix.h"
 #include "cache/page_pool.h"
+#include "engine/sampling.h"
 
 namespace strobe::engine {
 namespace {
 
 using kernel::AttentionRequest;
+using kernel::DrawParams;
 
 int32_t page_count(const StepSequence& sequence, int32_t page_size) {
   return cache::pages_for(sequence.first_position + sequence.block_tokens, page_size);
@@ -41,8 +43,9 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
   const int64_t rows = sequences * block_rows_;
   int64_t pages = 0;
   for (const StepSequence& sequence : plan.sequences) pages += page_count(sequence, page_size_);
-  // Requests, then whole numbers: ids twice, positions, slots, tokens of blocks, first visible positions, pages.
-  const auto list_bytes = sequences * static_cast<int64_t>(sizeof(AttentionRequest));
+  // Requests, how they draw, then whole numbers: ids twice, positions, slots, tokens of blocks, first visible
+  // positions, pages.
+  const auto list_bytes = sequences * static_cast<int64_t>(sizeof(AttentionRequest) + sizeof(DrawParams));
   const int64_t bytes = list_bytes + (4 * rows + 2 * sequences + pages) * static_cast<int64_t>(sizeof(int32_t));
   staging_.resize(static_cast<size_t>(bytes));
   if (memory_.bytes() < bytes) {
@@ -51,6 +54,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
     memory_ = exec_.memory().allocate(2 * bytes);
   }
   auto* requests = reinterpret_cast<AttentionRequest*>(staging_.data());
+  auto* draw_params = reinterpret_cast<DrawParams*>(requests + sequences);
   auto* ids = reinterpret_cast<int32_t*>(staging_.data() + list_bytes);
   int32_t* filled_ids = ids + rows;
   int32_t* positions = filled_ids + rows;
@@ -66,6 +70,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
   std::fill(slots, block_tokens, -1);
   std::fill(block_tokens, next_page, 0);
   std::fill_n(requests, sequences, AttentionRequest{});
+  std::fill_n(draw_params, sequences, DrawParams{});
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const StepSequence& sequence = plan.sequences[i];
     const int32_t tokens = sequence.block_tokens;
@@ -78,6 +83,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
       slots[first + t] = cache::slot_of(sequence.pages, position, page_size_);
     }
     block_tokens[i] = tokens;
+    draw_params[i] = engine::draw_params(*sequence.sampling);
     if (!first_visible.empty()) visible[i] = first_visible[i];
     requests[i] = {.row_begin = first,
                    .row_count = tokens,
@@ -93,6 +99,7 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
   };
   ids_ = tensor(ids, rows);
   filled_ids_ = tensor(filled_ids, rows);
+  draw_params_ = reinterpret_cast<const DrawParams*>(on_device(draw_params));
   blocks_ = {
       .block_tokens = tensor(block_tokens, sequences).as<int32_t>(), .sequences = sequences, .block_rows = block_rows_};
   batch_ = {.positions = tensor(positions, rows),

@@ -36,6 +36,7 @@ class BlockRows {
   [[nodiscard]] int64_t sequences() const { return blocks_.sequences; }
   [[nodiscard]] int64_t rows() const { return blocks_.sequences * block_rows_; }
   [[nodiscard]] const kernel::Blocks& blocks() const { return blocks_; }
+  [[nodiscard]] const kernel::DrawParams* draw_params() const { return draw_params_; }  // [sequences]
   [[nodiscard]] const Tensor& ids() const { return ids_; }  // [rows] i32, fed tokens and fillers
   // The same once more, for a pass whose ids are filled in on the way.
   [[nodiscard]] const Tensor& filled_ids() const { return filled_ids_; }
@@ -51,6 +52,7 @@ class BlockRows {
   std::vector<std::byte> staging_;
   Buffer memory_;
   kernel::Blocks blocks_;
+  const kernel::DrawParams* draw_params_ = nullptr;
   Tensor ids_, filled_ids_;
   model::Batch batch_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mix.h"
 #include "base/stopwatch.h"
 #include "engine/token_choice.h"
 
@@ -21,40 +22,59 @@ StepResult PlainStepper::run(const StepPlan& plan) {
   Stopwatch watch;
   clock_.start(plan.timed);
   ops::WorkspaceFrame frame(exec_.workspace());
-  const TargetOutputs outputs = recorded_ && only_decodes(plan) ? run_recorded(plan, frame) : run_rows(plan, frame);
-  words_.fetch(exec_, outputs.logits, outputs.best,
-               std::any_of(plan.sequences.begin(), plan.sequences.end(), needs_logits));
+  const ChoiceWork work = choice_work(plan, pass_.target().recipe->vocab);
+  const bool recorded = recorded_ && only_decodes(plan);
+  // On the host only rows that are reached are drawn from; a device draws from all at once.
+  const bool drawn = work == ChoiceWork::kDraw && (recorded || !exec_.on_host());
+  const TargetOutputs outputs = recorded ? run_recorded(plan, frame, drawn) : run_rows(plan, frame, drawn);
+  words_.fetch(exec_, outputs.logits, outputs.best, !drawn && work != ChoiceWork::kBest);
   result.times.target_ms = watch.lap_ms();
   if (clock_.on()) clock_.tell({.target = clock_.span(Mark::kTarget, Mark::kTargetEnd)}, result.times);
   int64_t row = 0;
   for (const StepSequence& sequence : plan.sequences) {
     StepOutput& output = result.outputs.emplace_back();
     if (!sequence.wants_token) continue;
-    const TokenChoice choice(words_.rows(row++, 1), sequence, {});
-    output.tokens.push_back(choice.choose(0));
+    const RowLogits said = words_.rows(row++, 1);
+    const TokenChoice choice(said, sequence, {});
+    output.tokens.push_back(drawn ? said.argmax[0] : choice.choose(0));
     output.logprobs = choice.logprobs(output.tokens);
   }
   result.times.accept_ms = watch.lap_ms();
   return result;
 }
 
-TargetOutputs PlainStepper::run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame) {
+TargetOutputs PlainStepper::run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame, bool draws) {
   pass_.clear();
   for (const StepSequence& sequence : plan.sequences) {
     pass_.add(sequence.tokens, sequence.first_position, sequence.pages, sequence.wants_token ? 1 : 0);
   }
   clock_.mark(Mark::kTarget);
   pass_.run(exec_, frame);
+  if (draws) {
+    draws_.clear();
+    for (const StepSequence& sequence : plan.sequences) {
+      if (sequence.wants_token) draws_.add(sequence, {});
+    }
+    draws_.run(exec_, frame, pass_.outputs().logits, pass_.outputs().best);
+  }
   clock_.mark(Mark::kTargetEnd);
   return pass_.outputs();
 }
 
-TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame) {
+TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame, bool draws) {
   blocks_.place(plan, 0);
   const TargetOutputs outputs = make_outputs(exec_, frame, pass_.target(), blocks_.rows(), blocks_.rows());
-  exec_.run_recorded(clock_.tag(blocks_.tag()), [&] {
+  exec_.run_recorded(clock_.tag(mix(blocks_.tag(), draws ? 1 : 0)), [&] {
     clock_.mark(Mark::kTarget);
     run_target(exec_, pass_.target(), blocks_.ids(), blocks_.batch(), std::nullopt, outputs);
+    if (draws) {
+      ops::draw_tokens(exec_, {.blocks = blocks_.blocks(),
+                               .params = blocks_.draw_params(),
+                               .logits = outputs.logits,
+                               .ids = blocks_.ids(),
+                               .positions = blocks_.batch().positions,
+                               .tokens = outputs.best});
+    }
     clock_.mark(Mark::kTargetEnd);
   });
   return outputs;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/block_rows.h"
+#include "engine/row_draws.h"
 #include "engine/stage_clock.h"
 #include "engine/step.h"
 #include "engine/target_pass.h"
@@ -21,15 +22,17 @@ class PlainStepper : public Stepper {
   StepResult run(const StepPlan& plan) override;
 
  private:
-  // Both yield what the target says for each sequence that wants a token, in their order.
-  TargetOutputs run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame);
-  TargetOutputs run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame);
+  // Both yield what the target says for each sequence that wants a token, in their order; `draws`: the best tokens
+  // become the drawn ones.
+  TargetOutputs run_rows(const StepPlan& plan, ops::WorkspaceFrame& frame, bool draws);
+  TargetOutputs run_recorded(const StepPlan& plan, ops::WorkspaceFrame& frame, bool draws);
 
   ops::Exec& exec_;
   TargetPass pass_;
   int32_t max_rows_;
   bool recorded_;
   BlockRows blocks_;
+  RowDraws draws_;
   HostRows words_;
   StageClock clock_;
 };

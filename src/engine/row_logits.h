@@ -14,7 +14,7 @@ namespace strobe::engine {
 
 // A view; whoever ran the pass owns the numbers.
 struct RowLogits {
-  Tensor logits;                    // [rows, vocab] f32; undefined when nobody needs them (needs_logits)
+  Tensor logits;                    // [rows, vocab] f32; undefined when nobody needs them (choice_work)
   std::span<const int32_t> argmax;  // [rows]: of each row of logits, ties to the lowest id
 
   [[nodiscard]] std::span<const float> row(int64_t i) const {

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <unordered_map>
 
 #include "base/check.h"
-#include "base/mix.h"
+#include "kernel/ref/draw.h"
 
 namespace strobe::engine {
 namespace {
@@ -15,16 +16,9 @@ bool in_vocabulary(int32_t id, size_t vocab) {
   return id >= 0 && static_cast<size_t>(id) < vocab;
 }
 
-// Keeps the leading `keep` entries of a descending distribution.
-void truncate(Distribution& d, size_t keep) {
-  d.ids.resize(keep);
-  d.probabilities.resize(keep);
-}
-
-void normalise(Distribution& d) {
-  double sum = 0;
-  for (const float p : d.probabilities) sum += p;
-  for (float& p : d.probabilities) p = static_cast<float>(p / sum);
+// The inverse of what uniform() makes of its bits.
+uint64_t bits_of(double uniform) {
+  return static_cast<uint64_t>(uniform * 0x1p53);
 }
 
 }  // namespace
@@ -59,84 +53,60 @@ void adjust_logits(std::span<float> logits, const SamplingParams& params, const 
   }
 }
 
+uint64_t Distribution::sum() const {
+  return std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+}
+
+uint64_t Distribution::weight(int32_t id) const {
+  const auto found = std::lower_bound(ids.begin(), ids.end(), id);
+  return found == ids.end() || *found != id ? 0 : weights[static_cast<size_t>(found - ids.begin())];
+}
+
 double Distribution::probability(int32_t id) const {
-  const auto found = std::find(ids.begin(), ids.end(), id);
-  return found == ids.end() ? 0.0 : probabilities[static_cast<size_t>(found - ids.begin())];
+  return static_cast<double>(weight(id)) / static_cast<double>(sum());
+}
+
+kernel::DrawParams draw_params(const SamplingParams& params) {
+  if (params.greedy()) return {};
+  return {.temperature = params.temperature,
+          .top_p = params.top_p,
+          .min_p = params.min_p,
+          .top_k = std::max(params.top_k, 0),
+          .seed = params.seed};
 }
 
 Distribution make_distribution(std::span<const float> logits, const SamplingParams& params) {
   STROBE_CHECK(!params.greedy(), "temperature = {}, top_k = {}", params.temperature, params.top_k);
+  const int32_t best = argmax(logits);
+  const float largest = logits[static_cast<size_t>(best)];
+  if (!std::isfinite(largest)) return {{best}, {1}};
   Distribution d;
-  float largest = -std::numeric_limits<float>::infinity();
-  for (const float logit : logits) {
-    if (logit > largest) largest = logit;
+  for (const auto& [id, weight] :
+       kernel::ref::draw_weights(logits.data(), static_cast<int64_t>(logits.size()), largest, draw_params(params))) {
+    d.ids.push_back(id);
+    d.weights.push_back(weight);
   }
-  if (!std::isfinite(largest)) return {{argmax(logits)}, {1.0F}};
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float p = std::exp((logits[i] - largest) / params.temperature);
-    if (!(p > 0)) continue;  // NaN and -inf too
-    d.ids.push_back(static_cast<int32_t>(i));
-    d.probabilities.push_back(p);
-  }
-  const bool filtered = params.top_k > 0 || params.top_p < 1 || params.min_p > 0;
-  if (!filtered) {
-    normalise(d);
-    return d;
-  }
-  std::vector<int32_t> order(d.ids.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    const float pa = d.probabilities[static_cast<size_t>(a)], pb = d.probabilities[static_cast<size_t>(b)];
-    return pa != pb ? pa > pb : a < b;
-  });
-  Distribution sorted;
-  for (const int32_t i : order) {
-    sorted.ids.push_back(d.ids[static_cast<size_t>(i)]);
-    sorted.probabilities.push_back(d.probabilities[static_cast<size_t>(i)]);
-  }
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < sorted.ids.size()) {
-    truncate(sorted, static_cast<size_t>(params.top_k));
-  }
-  normalise(sorted);
-  if (params.top_p < 1) {  // the shortest head whose sum reaches top_p
-    double sum = 0;
-    size_t keep = 0;
-    while (keep < sorted.ids.size() && sum < params.top_p) sum += sorted.probabilities[keep++];
-    truncate(sorted, std::max<size_t>(keep, 1));
-  }
-  if (params.min_p > 0) {
-    size_t keep = 1;
-    while (keep < sorted.ids.size() && sorted.probabilities[keep] >= params.min_p * sorted.probabilities[0]) ++keep;
-    truncate(sorted, keep);
-  }
-  normalise(sorted);
-  return sorted;
+  return d;
+}
+
+bool stands(const Distribution& distribution, int32_t draft, double uniform) {
+  return kernel::draw_point(bits_of(uniform), distribution.sum()) < distribution.weight(draft);
 }
 
 int32_t sample(const Distribution& distribution, double uniform) {
-  double sum = 0;
-  for (size_t i = 0; i < distribution.ids.size(); ++i) {
-    sum += distribution.probabilities[i];
-    if (uniform < sum) return distribution.ids[i];
-  }
-  return distribution.ids.back();  // rounding left the sum a little below 1
+  return sample_without(distribution, -1, uniform);
 }
 
 int32_t sample_without(const Distribution& distribution, int32_t excluded, double uniform) {
-  double rest = 0;
-  for (size_t i = 0; i < distribution.ids.size(); ++i) {
-    if (distribution.ids[i] != excluded) rest += distribution.probabilities[i];
-  }
-  if (!(rest > 0)) return excluded;
-  double sum = 0;
-  int32_t last = excluded;
+  const uint64_t rest = distribution.sum() - distribution.weight(excluded);
+  const uint64_t point = kernel::draw_point(bits_of(uniform), rest);
+  uint64_t sum = 0;
   for (size_t i = 0; i < distribution.ids.size(); ++i) {
     if (distribution.ids[i] == excluded) continue;
-    sum += distribution.probabilities[i];
-    last = distribution.ids[i];
-    if (uniform * rest < sum) return last;
+    sum += distribution.weights[i];
+    if (point < sum) return distribution.ids[i];
   }
-  return last;
+  return excluded;
 }
 
 int32_t argmax(std::span<const float> logits) {
@@ -152,8 +122,7 @@ int32_t argmax(std::span<const float> logits) {
 }
 
 double uniform(uint64_t seed, int64_t position, RandomUse use) {
-  const uint64_t bits = splitmix64(mix(seed, static_cast<uint64_t>(position)) ^ static_cast<uint64_t>(use));
-  return static_cast<double>(bits >> 11) * 0x1p-53;
+  return static_cast<double>(kernel::random_bits(seed, position, use)) * 0x1p-53;
 }
 
 }  // namespace strobe::engine

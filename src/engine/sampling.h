@@ -1,7 +1,8 @@
-// From logits to a token: pure functions on the host, the same for plain decoding and for DFlash's verify rows.
+// From logits to a token: pure functions on the host, the same for plain decoding and for DFlash's verify rows, and the
+// same, token for token, as a device draws (kernel::DrawTokens).
 //
 // Order: logit bias and penalties on the raw logits; then temperature; then top-k, top-p and min-p on the
-// probabilities, each on what the one before left, renormalised at the end.
+// probabilities, each on what the one before left.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "engine/sampling_params.h"
+#include "kernel/args.h"
+#include "kernel/draw_law.h"
 
 namespace strobe::engine {
 
@@ -23,19 +26,27 @@ struct TokenHistory {
 // multiplied); presence and frequency penalties (on the answer only, as OpenAI defines them).
 void adjust_logits(std::span<float> logits, const SamplingParams& params, const TokenHistory& history);
 
-// A token's probability of being chosen; tokens not listed have none. In the order of their ids when no filter (top-k,
-// top-p, min-p) is on; else in descending order of probability, ties by id.
+// What a token is drawn from: weights in whole numbers (kernel/draw_law.h) of the tokens that the filters keep, in the
+// order of their ids. Tokens not listed are never drawn.
 struct Distribution {
   std::vector<int32_t> ids;
-  std::vector<float> probabilities;  // sum 1
+  std::vector<uint64_t> weights;
 
+  [[nodiscard]] uint64_t sum() const;
+  [[nodiscard]] uint64_t weight(int32_t id) const;
+  // weight / sum
   [[nodiscard]] double probability(int32_t id) const;
 };
+
+// Bias and penalties apart, which are not its business: what DrawTokens is asked. Temperature 0 when greedy.
+[[nodiscard]] kernel::DrawParams draw_params(const SamplingParams& params);
 
 // params must not be greedy. Logits that are -inf or NaN have no probability. When none is left, or one is +inf, the
 // argmax has all of it.
 [[nodiscard]] Distribution make_distribution(std::span<const float> logits, const SamplingParams& params);
 
+// Whether a draft stands: with its probability, when `uniform` is even in [0, 1). Never when it has none.
+[[nodiscard]] bool stands(const Distribution& distribution, int32_t draft, double uniform);
 // The token at `uniform` in [0, 1) of the cumulative distribution.
 [[nodiscard]] int32_t sample(const Distribution& distribution, double uniform);
 // The same from the distribution without one token, renormalised. When that token had everything, it is returned.
@@ -44,11 +55,9 @@ struct Distribution {
 // The largest logit's id, ties to the lowest; NaN never wins.
 [[nodiscard]] int32_t argmax(std::span<const float> logits);
 
-// What a random number is for. Each use at each position has its own, so that a request's text depends on its seed
-// alone.
-enum class RandomUse : uint64_t { kSample = 1, kAccept = 2, kResample = 3 };
+using kernel::RandomUse;
 
-// Uniform in [0, 1), a pure function of its arguments (SplitMix64 of the three).
+// Uniform in [0, 1), a pure function of its arguments: kernel::random_bits.
 [[nodiscard]] double uniform(uint64_t seed, int64_t position, RandomUse use);
 
 }  // namespace strobe::engine

@@ -1,16 +1,26 @@
 #include "engine/token_choice.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
 
 namespace strobe::engine {
 
-bool needs_logits(const StepSequence& sequence) {
-  if (!sequence.wants_token) return false;
+ChoiceWork choice_work(const StepSequence& sequence) {
+  if (!sequence.wants_token) return ChoiceWork::kBest;
   const SamplingParams& sampling = *sequence.sampling;
-  return !sampling.greedy() || sampling.changes_logits() || sampling.logprobs ||
-         (sequence.forbidden_rows > 0 && !sequence.forbidden_early.empty());
+  if (sampling.changes_logits() || sampling.logprobs ||
+      (sequence.forbidden_rows > 0 && !sequence.forbidden_early.empty())) {
+    return ChoiceWork::kHost;
+  }
+  return sampling.greedy() ? ChoiceWork::kBest : ChoiceWork::kDraw;
+}
+
+ChoiceWork choice_work(const StepPlan& plan, int64_t vocab) {
+  auto work = ChoiceWork::kBest;
+  for (const StepSequence& sequence : plan.sequences) work = std::max(work, choice_work(sequence));
+  return work == ChoiceWork::kDraw && vocab > kernel::kMostDrawColumns ? ChoiceWork::kHost : work;
 }
 
 TokenChoice::TokenChoice(const RowLogits& rows, const StepSequence& sequence, std::span<const int32_t> drafted)

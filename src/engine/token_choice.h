@@ -12,8 +12,15 @@
 
 namespace strobe::engine {
 
-// Whether the choice of a sequence's tokens, or their log probabilities, take more than the best token of each row.
-[[nodiscard]] bool needs_logits(const StepSequence& sequence);
+// What it takes to choose a sequence's tokens, the least first.
+enum class ChoiceWork {
+  kBest,  // the most likely token of each row
+  kDraw,  // drawing from logits as they are (kernel::DrawTokens)
+  kHost,  // TokenChoice: penalties, biases, banned tokens, log probabilities
+};
+[[nodiscard]] ChoiceWork choice_work(const StepSequence& sequence);
+// The most of what it takes for any sequence of a plan. A vocabulary too large for kDraw makes it kHost.
+[[nodiscard]] ChoiceWork choice_work(const StepPlan& plan, int64_t vocab);
 
 class TokenChoice {
  public:

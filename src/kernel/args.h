@@ -40,6 +40,9 @@ struct GemmProblem {
   QuantTensor weight;               // [out, in]
   Rows y;                           // [rows, out]
   int64_t rows = 0;
+  // nullptr, or two numbers [begin, end) that an earlier kernel writes: r runs over these alone, at most `rows` of
+  // them. Devices only.
+  const int32_t* range = nullptr;
   bool accumulate = false;  // y += (y must be f32), for residual adds
 };
 
@@ -125,6 +128,18 @@ struct Route {
   int64_t top_groups = 1;
   bool normalise = true;
   float scale = 1;
+};
+
+// (token, choice) pairs sorted by expert: expert e owns the places [begin[e], begin[e + 1]) of a list of all pairs. In
+// which order an expert's pairs lie there is nobody's business.
+struct GroupByExpert {
+  const int32_t* ids = nullptr;  // [rows, top_k]: the expert of each pair
+  int64_t rows = 0;
+  int64_t top_k = 0;
+  int64_t experts = 0;
+  int32_t* begin = nullptr;   // [experts + 1]
+  int32_t* tokens = nullptr;  // [rows * top_k]: the token at each place
+  int32_t* slots = nullptr;   // [rows, top_k]: the place of each pair
 };
 
 // y[r, :] += sum over k ascending of weights[r, k] * x[slots[r, k], :]: the experts' outputs back to their tokens. The
@@ -267,7 +282,38 @@ struct FillDrafts {
   int32_t* ids = nullptr;            // [rows]
 };
 
-// Greedy acceptance of drafts (spec/acceptance.h):
+// How the tokens of a sequence are drawn.
+struct DrawParams {
+  float temperature = 0;  // 0: not at all, the most likely ones are taken
+  float top_p = 1;
+  float min_p = 0;
+  int32_t top_k = 0;  // 0: all
+  uint64_t seed = 0;
+};
+
+// tokens[r] holds the most likely token of row r (Argmax). Where the row's sequence draws, it becomes the token that is
+// drawn at position positions[r] + 1, by the law of kernel/draw_law.h among the tokens that pass the filters: in
+// descending order of weights, ties to the lower id, the top_k first ones; of these the shortest head with top_p of
+// their weight; of these the ones with min_p of the largest weight. Of the kept ones, in the order of their ids, the
+// one at draw_point of the random bits is drawn:
+// - a row whose block goes on has a draft, ids[r + 1]. It stands when the point of kAccept is below its weight; else
+//   the draw is among the others, by kResample. Then tokens[r] differs from the draft, so that AcceptGreedy accepts
+//   what stands (spec/acceptance.h has the rule, and why it is exact);
+// - the last row of a block draws by kSample.
+// Rows behind a block's tokens, and rows whose largest logit is infinite or NaN, keep what they hold.
+struct DrawTokens {
+  Blocks blocks;
+  const int32_t* row_begin = nullptr;  // [sequences]: where a sequence's rows begin, packed; nullptr: as Blocks says
+  const DrawParams* params = nullptr;  // [sequences]
+  const float* logits = nullptr;       // [rows, columns]
+  int64_t stride = 0;
+  int64_t columns = 0;                 // the vocabulary, at most kMostDrawColumns
+  const int32_t* ids = nullptr;        // [rows]
+  const int32_t* positions = nullptr;  // [rows], of ids
+  int32_t* tokens = nullptr;           // [rows]
+};
+
+// Acceptance of drafts (spec/acceptance.h); best: the most likely tokens, or what DrawTokens made of them:
 //   accepted[s] = how many of ids[1 .. block_tokens) in a row equal best of the row before
 //   committed[r] = slots[r] for the rows 0 .. accepted[s] of a block with rows, -1 for all others
 struct AcceptGreedy {

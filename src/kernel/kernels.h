@@ -77,6 +77,7 @@ class Kernels {
   virtual void embed(const Embed&) = 0;
   virtual void copy(const Copy&) = 0;
   virtual void route(const Route&) = 0;
+  virtual void group_by_expert(const GroupByExpert&) = 0;
   virtual void combine(const Combine&) = 0;
   virtual void store_rows(const StoreRows&) = 0;
   virtual void mla_attention(const MlaAttention&) = 0;
@@ -84,6 +85,7 @@ class Kernels {
   virtual void argmax(const Argmax&) = 0;
   virtual void fill_drafts(const FillDrafts&) = 0;
   virtual void accept_greedy(const AcceptGreedy&) = 0;
+  virtual void draw_tokens(const DrawTokens&) = 0;
   // Only where forms().fuses_experts.
   [[nodiscard]] virtual int64_t fused_experts_scratch_bytes(const FusedExperts&) const { return 0; }
   virtual void fused_experts(const FusedExperts&) {}
@@ -113,6 +115,7 @@ class HostKernels final : public Kernels {
   void embed(const Embed& args) override { table_.embed(pool_, args); }
   void copy(const Copy& args) override { table_.copy(pool_, args); }
   void route(const Route& args) override { table_.route(pool_, args); }
+  void group_by_expert(const GroupByExpert& args) override { ref::group_by_expert(args); }
   void combine(const Combine& args) override { table_.combine(pool_, args); }
   void store_rows(const StoreRows& args) override { table_.store_rows(pool_, args); }
   void mla_attention(const MlaAttention& args) override { table_.mla_attention(pool_, args); }
@@ -120,6 +123,7 @@ class HostKernels final : public Kernels {
   void argmax(const Argmax& args) override { table_.argmax(pool_, args); }
   void fill_drafts(const FillDrafts& args) override { ref::fill_drafts(args); }
   void accept_greedy(const AcceptGreedy& args) override { ref::accept_greedy(args); }
+  void draw_tokens(const DrawTokens& args) override { ref::draw_tokens(pool_, args); }
 
  private:
   WorkerPool& pool_;

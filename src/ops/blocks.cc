@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "kernel/draw_law.h"
 #include "ops/ops.h"
 
 namespace strobe::ops {
@@ -16,6 +17,25 @@ void check_rows(const char* where, const kernel::Blocks& blocks, std::initialize
 void fill_drafts(Exec& exec, const kernel::Blocks& blocks, const Tensor& drafted, const Tensor& ids) {
   check_rows("fill_drafts", blocks, {&drafted, &ids});
   exec.kernels().fill_drafts({.blocks = blocks, .drafted = drafted.as<int32_t>(), .ids = ids.as<int32_t>()});
+}
+
+void draw_tokens(Exec& exec, const DrawTokens& call) {
+  Dims dims("draw_tokens");
+  dims.check("logits", call.logits, {"rows", "vocab"})
+      .check("ids", call.ids, {"rows"})
+      .check("positions", call.positions, {"rows"})
+      .check("tokens", call.tokens, {"rows"});
+  if (call.row_begin == nullptr) check_rows("draw_tokens", call.blocks, {&call.tokens});
+  STROBE_CHECK(dims["vocab"] <= kernel::kMostDrawColumns, "logits {}", call.logits.shape());
+  exec.kernels().draw_tokens({.blocks = call.blocks,
+                              .row_begin = call.row_begin,
+                              .params = call.params,
+                              .logits = call.logits.as<float>(),
+                              .stride = dims["vocab"],
+                              .columns = dims["vocab"],
+                              .ids = call.ids.as<int32_t>(),
+                              .positions = call.positions.as<int32_t>(),
+                              .tokens = call.tokens.as<int32_t>()});
 }
 
 void accept_greedy(Exec& exec, const kernel::Blocks& blocks, const Tensor& ids, const Tensor& best, const Tensor& slots,

@@ -7,31 +7,6 @@
 namespace strobe::ops {
 namespace {
 
-// (token, choice) pairs sorted by expert: expert e owns sorted places [begin[e], begin[e + 1]).
-struct Grouping {
-  int32_t* begin;   // [experts + 1]
-  int32_t* tokens;  // [tokens * top_k]: the token at each sorted place
-  int32_t* slots;   // [tokens, top_k]: the sorted place of each pair
-};
-
-Grouping group_by_expert(WorkspaceFrame& frame, const int32_t* ids, int64_t tokens, int64_t top_k, int64_t experts) {
-  Grouping grouping{frame.array<int32_t>(experts + 1), frame.array<int32_t>(tokens * top_k),
-                    frame.array<int32_t>(tokens * top_k)};
-  auto* next = frame.array<int32_t>(experts);
-  std::fill_n(grouping.begin, experts + 1, 0);
-  for (int64_t i = 0; i < tokens * top_k; ++i) ++grouping.begin[ids[i] + 1];
-  for (int64_t e = 0; e < experts; ++e) {
-    grouping.begin[e + 1] += grouping.begin[e];
-    next[e] = grouping.begin[e];
-  }
-  for (int64_t i = 0; i < tokens * top_k; ++i) {
-    const int32_t place = next[ids[i]]++;
-    grouping.slots[i] = place;
-    grouping.tokens[place] = static_cast<int32_t>(i / top_k);
-  }
-  return grouping;
-}
-
 // What routed_experts asks for, checked.
 struct Call {
   const Router& router;
@@ -65,47 +40,62 @@ void run_fused(Exec& exec, WorkspaceFrame& frame, const Call& call) {
   exec.kernels().fused_experts(args);
 }
 
+// The problem of expert e over its pairs. The host knows how many they are where it can read the lists.
+kernel::GemmProblem of_expert(const Exec& exec, const kernel::GroupByExpert& pairs, int64_t e) {
+  if (!exec.on_host()) return {.rows = pairs.rows, .range = pairs.begin + e};  // experts of a token are different
+  return {.rows = pairs.begin[e + 1] - pairs.begin[e]};
+}
+
+// The rows of a list of pairs that expert e has; on devices the problem's range finds them.
+kernel::Rows pairs_of(const Exec& exec, const Tensor& list, const kernel::GroupByExpert& pairs, int64_t e) {
+  return rows_of(exec.on_host() ? list.slice(0, pairs.begin[e], pairs.begin[e + 1]) : list);
+}
+
 // Each expert's weights are read once for all rows of the call that chose it.
 void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
-  STROBE_CHECK(exec.on_host(), "experts one by one on {}", to_string(exec.device()));
-  const int64_t pairs = call.tokens * call.router.top_k;
+  const int64_t count = call.tokens * call.router.top_k;
   const int64_t inter = call.weights.inter;
-  const Grouping grouping = group_by_expert(frame, call.ids, call.tokens, call.router.top_k, call.experts);
-  const Tensor gate = frame.tensor(DType::kF32, {pairs, inter});
-  const Tensor up = frame.tensor(DType::kF32, {pairs, inter});
-  const Tensor mid = frame.tensor(exec.activation(), {pairs, inter});
-  const Tensor out = frame.tensor(DType::kF32, {pairs, call.hidden});
+  const kernel::GroupByExpert pairs{.ids = call.ids,
+                                    .rows = call.tokens,
+                                    .top_k = call.router.top_k,
+                                    .experts = call.experts,
+                                    .begin = frame.array<int32_t>(call.experts + 1),
+                                    .tokens = frame.array<int32_t>(count),
+                                    .slots = frame.array<int32_t>(count)};
+  exec.kernels().group_by_expert(pairs);
+  const Tensor gate = frame.tensor(DType::kF32, {count, inter});
+  const Tensor up = frame.tensor(DType::kF32, {count, inter});
+  const Tensor mid = frame.tensor(exec.activation(), {count, inter});
+  const Tensor out = frame.tensor(DType::kF32, {count, call.hidden});
   auto* problems = exec.products(2 * call.experts);
   int64_t used = 0;
   for (int64_t e = 0; e < call.experts; ++e) {
-    const int64_t begin = grouping.begin[e], end = grouping.begin[e + 1];
-    if (begin == end) continue;
+    kernel::GemmProblem problem = of_expert(exec, pairs, e);
+    if (problem.rows == 0) continue;
     const Expert& expert = call.weights.each[static_cast<size_t>(e)];
-    const kernel::GemmProblem problem{.x = rows_of(call.x),
-                                      .x_rows = grouping.tokens + begin,
-                                      .weight = expert.gate,
-                                      .y = rows_of(gate.slice(0, begin, end)),
-                                      .rows = end - begin};
-    problems[used] = problem;
-    problems[used + 1] = problem;
+    problem.x = rows_of(call.x);
+    problem.x_rows = exec.on_host() ? pairs.tokens + pairs.begin[e] : pairs.tokens;
+    problem.weight = expert.gate;
+    problem.y = pairs_of(exec, gate, pairs, e);
+    problems[used] = problems[used + 1] = problem;
     problems[used + 1].weight = expert.up;
-    problems[used + 1].y = rows_of(up.slice(0, begin, end));
+    problems[used + 1].y = pairs_of(exec, up, pairs, e);
     used += 2;
   }
   exec.kernels().gemm({problems, used});
   silu_mul(exec, gate, up, mid);
   used = 0;
   for (int64_t e = 0; e < call.experts; ++e) {
-    const int64_t begin = grouping.begin[e], end = grouping.begin[e + 1];
-    if (begin == end) continue;
-    problems[used++] = {.x = rows_of(mid.slice(0, begin, end)),
-                        .weight = call.weights.each[static_cast<size_t>(e)].down,
-                        .y = rows_of(out.slice(0, begin, end)),
-                        .rows = end - begin};
+    kernel::GemmProblem problem = of_expert(exec, pairs, e);
+    if (problem.rows == 0) continue;
+    problem.x = pairs_of(exec, mid, pairs, e);
+    problem.weight = call.weights.each[static_cast<size_t>(e)].down;
+    problem.y = pairs_of(exec, out, pairs, e);
+    problems[used++] = problem;
   }
   exec.kernels().gemm({problems, used});
   exec.kernels().combine({.x = out.as<float>(),
-                          .slots = grouping.slots,
+                          .slots = pairs.slots,
                           .weights = call.token_weights,
                           .y = rows_of(call.h),
                           .rows = call.tokens,

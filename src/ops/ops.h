@@ -61,6 +61,17 @@ void argmax(Exec& exec, const Tensor& logits, const Tensor& ids);
 
 // kernel/args.h, FillDrafts.  drafted, ids: [sequences * block_rows] i32
 void fill_drafts(Exec& exec, const kernel::Blocks& blocks, const Tensor& drafted, const Tensor& ids);
+// kernel/args.h, DrawTokens.
+struct DrawTokens {
+  kernel::Blocks blocks;
+  const kernel::DrawParams* params = nullptr;  // [sequences], on the device
+  const int32_t* row_begin = nullptr;          // [sequences], on the device; nullptr: rows lie as blocks do
+  Tensor logits;                               // [rows, vocab] f32; vocab at most kernel::kMostDrawColumns
+  Tensor ids;                                  // [rows] i32
+  Tensor positions;                            // [rows] i32
+  Tensor tokens;                               // [rows] i32, in: the most likely ones
+};
+void draw_tokens(Exec& exec, const DrawTokens& call);
 // kernel/args.h, AcceptGreedy.  ids, best, slots, committed: [sequences * block_rows] i32;  accepted: [sequences] i32
 void accept_greedy(Exec& exec, const kernel::Blocks& blocks, const Tensor& ids, const Tensor& best, const Tensor& slots,
                    const Tensor& accepted, const Tensor& committed);

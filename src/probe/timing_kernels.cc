@@ -85,6 +85,12 @@ void TimingKernels::fill_drafts(const kernel::FillDrafts& args) {
 void TimingKernels::accept_greedy(const kernel::AcceptGreedy& args) {
   timed([] { return std::string("accept_greedy"); }, [&] { inner_->accept_greedy(args); });
 }
+void TimingKernels::draw_tokens(const kernel::DrawTokens& args) {
+  timed([&] { return fmt::format("draw_tokens {}", args.columns); }, [&] { inner_->draw_tokens(args); });
+}
+void TimingKernels::group_by_expert(const kernel::GroupByExpert& args) {
+  timed([&] { return fmt::format("group_by_expert {}", args.experts); }, [&] { inner_->group_by_expert(args); });
+}
 int64_t TimingKernels::fused_experts_scratch_bytes(const kernel::FusedExperts& args) const {
   return inner_->fused_experts_scratch_bytes(args);
 }

@@ -50,6 +50,8 @@ class TimingKernels final : public kernel::Kernels {
   void argmax(const kernel::Argmax& args) override;
   void fill_drafts(const kernel::FillDrafts& args) override;
   void accept_greedy(const kernel::AcceptGreedy& args) override;
+  void draw_tokens(const kernel::DrawTokens& args) override;
+  void group_by_expert(const kernel::GroupByExpert& args) override;
   [[nodiscard]] int64_t fused_experts_scratch_bytes(const kernel::FusedExperts& args) const override;
   void fused_experts(const kernel::FusedExperts& args) override;
 

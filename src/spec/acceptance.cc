@@ -1,5 +1,7 @@
 #include "spec/acceptance.h"
 
+#include <algorithm>
+
 namespace strobe::spec {
 namespace {
 
@@ -20,8 +22,7 @@ std::vector<int32_t> accept_sampled(const engine::TokenChoice& choice, uint64_t 
     const auto t = static_cast<int64_t>(tokens.size());
     const engine::Distribution p = choice.distribution(t);
     const int64_t position = choice.position(t);
-    // Strictly below: a coin of exactly 0 must not accept a token that has no probability.
-    if (engine::uniform(seed, position, engine::RandomUse::kAccept) < p.probability(draft)) {
+    if (engine::stands(p, draft, engine::uniform(seed, position, engine::RandomUse::kAccept))) {
       tokens.push_back(draft);
       continue;
     }
@@ -47,6 +48,15 @@ engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const eng
   output.logprobs = choice.logprobs(output.tokens);
   output.drafted = static_cast<int32_t>(drafted.size());
   output.accepted = static_cast<int32_t>(output.tokens.size()) - 1;
+  return output;
+}
+
+engine::StepOutput accept_drawn(std::span<const int32_t> drawn, std::span<const int32_t> drafted) {
+  engine::StepOutput output;
+  output.drafted = static_cast<int32_t>(drafted.size());
+  const auto [draw, draft] = std::mismatch(drawn.begin(), drawn.end() - 1, drafted.begin());
+  output.accepted = static_cast<int32_t>(draw - drawn.begin());
+  output.tokens.assign(drawn.begin(), draw + 1);
   return output;
 }
 

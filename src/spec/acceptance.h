@@ -31,4 +31,7 @@ using AcceptRule = std::vector<int32_t> (*)(const engine::TokenChoice& choice, c
 [[nodiscard]] engine::StepOutput choose_tokens(const engine::StepSequence& sequence, const engine::RowLogits& rows,
                                                std::span<const int32_t> drafted, AcceptRule rule);
 
+// The same from tokens that were drawn row by row (kernel::DrawTokens): a draft stands where the draw is that draft.
+[[nodiscard]] engine::StepOutput accept_drawn(std::span<const int32_t> drawn, std::span<const int32_t> drafted);
+
 }  // namespace strobe::spec

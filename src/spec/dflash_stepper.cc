@@ -102,9 +102,19 @@ void DflashStepper::verify(const engine::StepPlan& plan, ops::WorkspaceFrame& fr
   clock_.mark(Mark::kTarget);
   pass_.run(exec_, frame);
   clock_.mark(Mark::kTargetEnd);
+  drawn_ = false;
   if (pass_.rows().rows() == 0) return;
-  words_.fetch(exec_, pass_.outputs().logits, pass_.outputs().best,
-               std::any_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits));
+  const engine::ChoiceWork work = engine::choice_work(plan, pass_.target().recipe->vocab);
+  // On the host only rows that are reached are drawn from; a device draws from all at once.
+  drawn_ = work == engine::ChoiceWork::kDraw && options_.rule == AcceptRule{accept} && !exec_.on_host();
+  if (drawn_) {
+    draws_.clear();
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      if (plan.sequences[i].wants_token) draws_.add(plan.sequences[i], drafted(i));
+    }
+    draws_.run(exec_, frame, pass_.outputs().logits, pass_.outputs().best);
+  }
+  words_.fetch(exec_, pass_.outputs().logits, pass_.outputs().best, !drawn_ && work != engine::ChoiceWork::kBest);
 }
 
 void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResult& result) {
@@ -115,7 +125,8 @@ void DflashStepper::accept_tokens(const engine::StepPlan& plan, engine::StepResu
     if (!sequence.wants_token) continue;
     const std::span<const int32_t> drafts = drafted(i);
     const auto rows = static_cast<int64_t>(drafts.size()) + 1;
-    output = choose_tokens(sequence, words_.rows(row, rows), drafts, options_.rule);
+    const engine::RowLogits said = words_.rows(row, rows);
+    output = drawn_ ? accept_drawn(said.argmax, drafts) : choose_tokens(sequence, said, drafts, options_.rule);
     row += rows;
   }
 }

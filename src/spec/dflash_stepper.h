@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/kv_store.h"
+#include "engine/row_draws.h"
 #include "engine/stage_clock.h"
 #include "engine/step.h"
 #include "engine/target_pass.h"
@@ -62,6 +63,8 @@ class DflashStepper : public engine::Stepper {
   std::vector<int32_t> block_begin_;      // [sequences + 1]: rows of block_tokens_
   std::vector<int32_t> fed_;              // a sequence's rows, being put together
   std::vector<int32_t> committed_slots_;  // [rows of the pass], -1 = rejected
+  engine::RowDraws draws_;
+  bool drawn_ = false;  // the words are drawn tokens
   engine::HostRows words_;
   engine::StageClock clock_;
   std::vector<std::byte> transfer_;

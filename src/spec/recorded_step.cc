@@ -16,7 +16,7 @@ using engine::Mark;
 namespace {
 
 // What sets the recordings of one layout apart.
-enum Part : uint64_t { kWholeStep = 1, kDraftAndVerify, kCommit };
+enum Part : uint64_t { kBestStep = 1, kDrawnStep, kDraftAndVerify, kCommit };
 
 }  // namespace
 
@@ -39,26 +39,36 @@ engine::StepResult RecordedStep::run(const engine::StepPlan& plan) {
   const Outcome outcome = make_outcome(frame);
   engine::TargetOutputs outputs = engine::make_outputs(exec_, frame, target_, rows_.rows(), rows_.rows());
   outputs.best = outcome.best;
-  if (std::any_of(plan.sequences.begin(), plan.sequences.end(), engine::needs_logits)) {
-    run_halves(plan, outcome, outputs, watch, result);
+  const auto work = engine::choice_work(plan, target_.recipe->vocab);
+  const bool draws = work == engine::ChoiceWork::kDraw && options_.rule == AcceptRule{accept};
+  if (draws || work == engine::ChoiceWork::kBest) {
+    run_whole(plan, draws, outcome, outputs, watch, result);
   } else {
-    run_whole(plan, outcome, outputs, watch, result);
+    run_halves(plan, outcome, outputs, watch, result);
   }
   return result;
 }
 
-void RecordedStep::run_whole(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
-                             Stopwatch& watch, engine::StepResult& result) {
-  exec_.run_recorded(clock_.tag(mix(rows_.tag(), kWholeStep)), [&] {
+void RecordedStep::run_whole(const engine::StepPlan& plan, bool draws, const Outcome& outcome,
+                             const engine::TargetOutputs& outputs, Stopwatch& watch, engine::StepResult& result) {
+  exec_.run_recorded(clock_.tag(mix(rows_.tag(), draws ? kDrawnStep : kBestStep)), [&] {
     draft_and_verify(outcome, outputs);
     clock_.mark(Mark::kAccept);
+    if (draws) {
+      ops::draw_tokens(exec_, {.blocks = rows_.blocks(),
+                               .params = rows_.draw_params(),
+                               .logits = outputs.logits,
+                               .ids = rows_.filled_ids(),
+                               .positions = rows_.batch().positions,
+                               .tokens = outcome.best});
+    }
     ops::accept_greedy(exec_, rows_.blocks(), rows_.filled_ids(), outcome.best, rows_.batch().slots, outcome.accepted,
                        outcome.committed);
     clock_.mark(Mark::kCommit);
     commit(outcome, outputs);
     clock_.mark(Mark::kCommitEnd);
   });
-  take_best(plan, outcome, result);
+  take_outcome(plan, outcome, result);
   engine::StepTimes& times = result.times;
   times.recorded_ms = watch.lap_ms();
   if (!clock_.on()) return;
@@ -133,7 +143,7 @@ void RecordedStep::commit(const Outcome& outcome, const engine::TargetOutputs& o
   draft_.write_context(exec_, outputs.features, rows_.batch().positions, outcome.committed, draft_store_);
 }
 
-void RecordedStep::take_best(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result) {
+void RecordedStep::take_outcome(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result) {
   const int64_t rows = rows_.rows();
   const Tensor heard = ops::to_host(exec_, outcome.all.slice(0, 0, 2 * rows + rows_.sequences()), transfer_);
   const int32_t* drafted = heard.as<int32_t>();

@@ -1,7 +1,7 @@
 // RecordedStep: draft, verify, accept and commit of a step that only decodes, for devices that record (CUDA graphs).
-// Rows lie as engine::BlockRows lays them; draft and verify share them. When every sequence takes the best tokens, the
-// whole step is one recording and the host only hears the outcome; else the host chooses between two recordings. What
-// comes out is what DflashStepper's other path yields.
+// Rows lie as engine::BlockRows lays them; draft and verify share them. When every sequence takes the best tokens or
+// draws from plain logits, the whole step is one recording and the host only hears the outcome; else the host chooses
+// between two recordings. What comes out is what DflashStepper's other path yields.
 #pragma once
 
 #include <cstddef>
@@ -32,19 +32,19 @@ class RecordedStep {
   struct Outcome {
     Tensor all;        // i32
     Tensor drafted;    // [rows]
-    Tensor best;       // [rows]
+    Tensor best;       // [rows]; of sequences that draw: the drawn tokens
     Tensor accepted;   // [sequences]
     Tensor committed;  // [rows]
   };
   Outcome make_outcome(ops::WorkspaceFrame& frame) const;
   void place(const engine::StepPlan& plan);
-  void run_whole(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
+  void run_whole(const engine::StepPlan& plan, bool draws, const Outcome& outcome, const engine::TargetOutputs& outputs,
                  Stopwatch& watch, engine::StepResult& result);
   void run_halves(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
                   Stopwatch& watch, engine::StepResult& result);
   void draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs);
   void commit(const Outcome& outcome, const engine::TargetOutputs& outputs);
-  void take_best(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);
+  void take_outcome(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);
   void choose_on_host(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);
 
   ops::Exec& exec_;

@@ -81,8 +81,8 @@ std::vector<float> logs(const std::vector<double>& probabilities) {
 
 void expect_distribution(const Distribution& d, const Ids& ids, const std::vector<double>& probabilities) {
   EXPECT_EQ(d.ids, ids);
-  ASSERT_EQ(d.probabilities.size(), probabilities.size());
-  for (size_t i = 0; i < probabilities.size(); ++i) EXPECT_NEAR(d.probabilities[i], probabilities[i], 1e-6) << i;
+  ASSERT_EQ(d.weights.size(), probabilities.size());
+  for (size_t i = 0; i < probabilities.size(); ++i) EXPECT_NEAR(d.probability(d.ids[i]), probabilities[i], 1e-6) << i;
 }
 
 TEST(MakeDistribution, SoftmaxInTheOrderOfIds) {
@@ -102,9 +102,9 @@ TEST(MakeDistribution, TemperatureFlattensAndSharpens) {
 
 TEST(MakeDistribution, TopK) {
   const auto logits = logs({0.1, 0.2, 0.3, 0.4});
-  expect_distribution(make_distribution(logits, filters(1, 2)), {3, 2}, {4.0 / 7, 3.0 / 7});
-  expect_distribution(make_distribution(logits, filters(1, 4)), {3, 2, 1, 0}, {0.4, 0.3, 0.2, 0.1});
-  expect_distribution(make_distribution(logits, filters(1, 1000)), {3, 2, 1, 0}, {0.4, 0.3, 0.2, 0.1});
+  expect_distribution(make_distribution(logits, filters(1, 2)), {2, 3}, {3.0 / 7, 4.0 / 7});
+  expect_distribution(make_distribution(logits, filters(1, 4)), {0, 1, 2, 3}, {0.1, 0.2, 0.3, 0.4});
+  expect_distribution(make_distribution(logits, filters(1, 1000)), {0, 1, 2, 3}, {0.1, 0.2, 0.3, 0.4});
   expect_distribution(make_distribution(logits, filters(1, -1)), {0, 1, 2, 3}, {0.1, 0.2, 0.3, 0.4});
   // Ties at the border: the lower ids stay.
   expect_distribution(make_distribution(std::vector<float>{0, 1, 1, 1, 0}, filters(1, 2)), {1, 2}, {0.5, 0.5});
@@ -218,12 +218,7 @@ TEST(MakeDistribution, AgreesWithTheDefinitions) {
     for (size_t i = 0; i < logits.size(); ++i) {
       EXPECT_NEAR(d.probability(static_cast<int32_t>(i)), expected[i], 2e-6) << "round " << round << ", token " << i;
     }
-    const bool filtered = params.top_k > 0 || params.top_p < 1 || params.min_p > 0;
-    for (size_t i = 1; i < d.ids.size(); ++i) {
-      EXPECT_TRUE(filtered ? d.probabilities[i - 1] > d.probabilities[i] ||
-                                 (d.probabilities[i - 1] == d.probabilities[i] && d.ids[i - 1] < d.ids[i])
-                           : d.ids[i - 1] < d.ids[i]);
-    }
+    for (size_t i = 1; i < d.ids.size(); ++i) EXPECT_LT(d.ids[i - 1], d.ids[i]);
     ++compared;
   }
   EXPECT_GT(compared, 350);
@@ -238,48 +233,81 @@ TEST(MakeDistributionDeathTest, GreedyParametersHaveNoDistribution) {
 // ---- sample ----
 
 TEST(Sample, TheCumulativeDistributionDecides) {
-  const Distribution d{{7, 3, 9}, {0.25F, 0.5F, 0.25F}};
-  EXPECT_EQ(sample(d, 0), 7);
-  EXPECT_EQ(sample(d, std::nextafter(0.25, 0.0)), 7);
-  EXPECT_EQ(sample(d, 0.25), 3);
-  EXPECT_EQ(sample(d, std::nextafter(0.75, 0.0)), 3);
+  const Distribution d{{3, 7, 9}, {1, 2, 1}};
+  EXPECT_EQ(sample(d, 0), 3);
+  EXPECT_EQ(sample(d, std::nextafter(0.25, 0.0)), 3);
+  EXPECT_EQ(sample(d, 0.25), 7);
+  EXPECT_EQ(sample(d, std::nextafter(0.75, 0.0)), 7);
   EXPECT_EQ(sample(d, 0.75), 9);
   EXPECT_EQ(sample(d, kAlmostOne), 9);
 }
 
-TEST(Sample, ATokenWithoutProbabilityIsNotDrawnByZero) {
-  EXPECT_EQ(sample({{1, 2}, {0.0F, 1.0F}}, 0), 2);
-}
-
-TEST(Sample, ASumBelowOneStillGivesAToken) {
-  EXPECT_EQ(sample({{1, 2}, {0.5F, 0.4999F}}, kAlmostOne), 2);
-}
-
-TEST(SampleWithout, TheRestIsRenormalised) {
-  const Distribution d{{7, 3, 9}, {0.25F, 0.5F, 0.25F}};
+TEST(SampleWithout, TheRestHasEverything) {
+  const Distribution d{{3, 7, 9}, {2, 1, 1}};
   EXPECT_EQ(sample_without(d, 3, 0), 7);
   EXPECT_EQ(sample_without(d, 3, std::nextafter(0.5, 0.0)), 7);
   EXPECT_EQ(sample_without(d, 3, 0.5), 9);
   EXPECT_EQ(sample_without(d, 3, kAlmostOne), 9);
-  EXPECT_EQ(sample_without(d, 9, kAlmostOne), 3);
+  EXPECT_EQ(sample_without(d, 9, kAlmostOne), 7);
   EXPECT_EQ(sample_without(d, 7, 0), 3);
 }
 
 TEST(SampleWithout, AStrangerExcludesNothing) {
-  const Distribution d{{7, 3, 9}, {0.25F, 0.5F, 0.25F}};
+  const Distribution d{{3, 7, 9}, {1, 2, 1}};
   for (const double u : {0.0, 0.2, 0.25, 0.6, 0.75, kAlmostOne}) EXPECT_EQ(sample_without(d, 4, u), sample(d, u)) << u;
 }
 
 TEST(SampleWithout, WhatHasEverythingIsReturned) {
-  for (const double u : {0.0, 0.5, kAlmostOne}) {
-    EXPECT_EQ(sample_without({{4}, {1.0F}}, 4, u), 4);
-    EXPECT_EQ(sample_without({{4, 5}, {1.0F, 0.0F}}, 4, u), 4);
-  }
+  for (const double u : {0.0, 0.5, kAlmostOne}) EXPECT_EQ(sample_without({{4}, {1}}, 4, u), 4);
 }
 
 TEST(SampleWithout, ATinyRestIsStillARest) {
-  EXPECT_EQ(sample_without({{4, 5}, {1.0F, 1e-30F}}, 4, 0), 5);
-  EXPECT_EQ(sample_without({{4, 5}, {1.0F, 1e-30F}}, 4, kAlmostOne), 5);
+  const Distribution d{{4, 5}, {uint64_t{1} << 60, 1}};
+  EXPECT_EQ(sample_without(d, 4, 0), 5);
+  EXPECT_EQ(sample_without(d, 4, kAlmostOne), 5);
+}
+
+TEST(Stands, BelowTheProbabilityAndNeverWithoutOne) {
+  const Distribution d{{3, 7, 9}, {1, 2, 1}};
+  EXPECT_TRUE(stands(d, 7, 0));
+  EXPECT_TRUE(stands(d, 7, std::nextafter(0.5, 0.0)));
+  EXPECT_FALSE(stands(d, 7, 0.5));
+  EXPECT_FALSE(stands(d, 4, 0));
+  EXPECT_TRUE(stands({{4}, {5}}, 4, kAlmostOne));
+}
+
+// ---- the law in whole numbers ----
+
+TEST(DrawWeight, IsTheExponentialInUnits) {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<float> logits(-30, 0), temperatures(0.1F, 3);
+  for (int i = 0; i < 100000; ++i) {
+    const float logit = logits(random), temperature = temperatures(random);
+    const double exact = std::exp(static_cast<double>((0 - logit) / temperature) * -1) * 0x1p42;
+    const auto weight = static_cast<double>(kernel::draw_weight(logit, 0, temperature));
+    EXPECT_LE(std::fabs(weight - exact), 1 + exact * 0x1p-38) << logit << " / " << temperature;
+  }
+}
+
+TEST(DrawWeight, NeverFallsWithTheLogitAndHasItsEnds) {
+  EXPECT_EQ(kernel::draw_weight(-3, -3, 0.7F), kernel::kLargestDrawWeight);
+  EXPECT_EQ(kernel::draw_weight(-kInf, 5, 1), 0U);
+  EXPECT_EQ(kernel::draw_weight(kNan, 5, 1), 0U);
+  EXPECT_EQ(kernel::draw_weight(-3e38F, 3e38F, 1e-6F), 0U);
+  EXPECT_GT(kernel::draw_weight(-29, 0, 1), 0U);
+  EXPECT_EQ(kernel::draw_weight(-29.2F, 0, 1), 0U);
+  uint64_t last = 0;
+  for (float logit = -29.5F; logit <= 0; logit += 1e-4F) {
+    const uint64_t weight = kernel::draw_weight(logit, 0, 1);
+    EXPECT_GE(weight, last) << logit;
+    last = weight;
+  }
+  float next = -0.6932F;  // neighbours around 2^-1, where the power of two changes
+  for (int i = 0; i < 5000; ++i) {
+    const float logit = next;
+    next = std::nextafter(logit, 0.0F);
+    EXPECT_LE(kernel::draw_weight(logit, 0, 1), kernel::draw_weight(next, 0, 1)) << logit;
+  }
 }
 
 TEST(Argmax, TiesNanAndNothing) {

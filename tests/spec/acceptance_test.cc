@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "../engine/chi_square.h"
+#include "kernel/ref/families.h"
 
 namespace strobe::spec {
 namespace {
@@ -309,6 +310,59 @@ TEST(AcceptSampled, TheTestSeesWrongRules) {
                       })),
             1e-6)
       << "one coin used twice";
+}
+
+// ---- as a device does it ----
+
+// DrawTokens and AcceptGreedy yield what accept() does.
+TEST(AcceptSampled, DrawnTokensAcceptTheSame) {
+  WorkerPool pool(1);
+  int64_t accepted_drafts = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    SamplingParams params{.temperature = 0.5F + 0.1F * static_cast<float>(seed % 10), .seed = seed};
+    if (seed % 2 == 0) params.top_k = 2 + static_cast<int32_t>(seed % 3);
+    if (seed % 3 == 0) params.top_p = 0.7F;
+    if (seed % 5 == 0) params.min_p = 0.3F;
+    const Ids text = {static_cast<int32_t>(seed % 5), 2};
+    const Ids drafted = greedy_text(text, seed % 4);
+    Verified verified(text, drafted, params, 2);
+    const Ids expected = accept(verified.choice(), params, drafted);
+
+    const auto rows = static_cast<int32_t>(drafted.size()) + 1;
+    Ids ids = {text.back()}, positions, tokens, slots(static_cast<size_t>(rows), 7),
+        committed(static_cast<size_t>(rows));
+    ids.insert(ids.end(), drafted.begin(), drafted.end());
+    for (int32_t r = 0; r < rows; ++r) {
+      positions.push_back(1 + r);
+      tokens.push_back(verified.choice().best(r));
+    }
+    const kernel::DrawParams draw = engine::draw_params(params);
+    const kernel::Blocks blocks{.block_tokens = &rows, .sequences = 1, .block_rows = rows};
+    kernel::ref::draw_tokens(pool, {.blocks = blocks,
+                                    .params = &draw,
+                                    .logits = verified.numbers().data(),
+                                    .stride = kVocab,
+                                    .columns = kVocab,
+                                    .ids = ids.data(),
+                                    .positions = positions.data(),
+                                    .tokens = tokens.data()});
+    int32_t accepted = 0;
+    kernel::ref::accept_greedy({.blocks = blocks,
+                                .ids = ids.data(),
+                                .best = tokens.data(),
+                                .slots = slots.data(),
+                                .accepted = &accepted,
+                                .committed = committed.data()});
+    Ids emitted(drafted.begin(), drafted.begin() + accepted);
+    emitted.push_back(tokens[static_cast<size_t>(accepted)]);
+    ASSERT_EQ(emitted, expected) << "seed " << seed;
+    const engine::StepOutput output = accept_drawn(tokens, drafted);
+    EXPECT_EQ(output.tokens, expected);
+    EXPECT_EQ(output.accepted, accepted);
+    EXPECT_EQ(output.drafted, rows - 1);
+    accepted_drafts += accepted;
+  }
+  EXPECT_GT(accepted_drafts, 500);
 }
 
 // ---- borders ----

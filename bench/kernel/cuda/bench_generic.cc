@@ -49,6 +49,17 @@ struct Operand {
   DeviceMemory memory;
 };
 
+// `copies` of it, one after the other.
+DeviceMemory repeated(const DeviceMemory& one, int64_t copies) {
+  DeviceMemory all(static_cast<size_t>(copies) * one.bytes());
+  for (int64_t i = 0; i < copies; ++i) {
+    kernel::cuda::check(cudaMemcpy(all.as<uint8_t>() + static_cast<size_t>(i) * one.bytes(), one.data(), one.bytes(),
+                                   cudaMemcpyDeviceToDevice),
+                        "cudaMemcpy");
+  }
+  return all;
+}
+
 using Launch = std::function<void(int, cudaStream_t)>;
 
 // A kernel whose results the tests compare; here they must be numbers.
@@ -76,13 +87,7 @@ void bench_gemm(Report& report, const std::string& filter) {
       if (name.find(filter) == std::string::npos) continue;
       const int64_t weight_bytes = out * in * 2;
       const int copies = in < 7168 ? 1 : cold_copies(weight_bytes);  // of the weight
-      const DeviceMemory one(random_bf16(out * in));
-      DeviceMemory weights(static_cast<size_t>(copies * weight_bytes));
-      for (int i = 0; i < copies; ++i) {
-        kernel::cuda::check(
-            cudaMemcpy(weights.as<uint8_t>() + i * weight_bytes, one.data(), one.bytes(), cudaMemcpyDeviceToDevice),
-            "cudaMemcpy");
-      }
+      const DeviceMemory weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
       const Operand x(DType::kBf16, rows, in);
       const Operand y(DType::kF32, rows, out);
       add(report, name, y,

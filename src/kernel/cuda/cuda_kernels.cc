@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/failure.h"
 #include "kernel/cuda/blocks.h"
 #include "kernel/cuda/cuda_memory.h"
 #include "kernel/cuda/generic.h"
@@ -83,12 +84,14 @@ class CudaKernels final : public Kernels {
   void embed(const Embed& args) override { cuda::embed(args, stream()); }
   void copy(const Copy& args) override { cuda::copy(args, stream()); }
   void route(const Route& args) override { cuda::route(args, stream()); }
+  void group_by_expert(const GroupByExpert& args) override { cuda::group_by_expert(args, stream()); }
   void combine(const Combine& args) override { cuda::combine(args, stream()); }
   void store_rows(const StoreRows& args) override { cuda::store_rows(args, stream()); }
   void gqa_attention(const GqaAttention& args) override { cuda::gqa_attention(args, stream()); }
   void argmax(const Argmax& args) override { cuda::argmax(args, stream()); }
   void fill_drafts(const FillDrafts& args) override { cuda::fill_drafts(args, stream()); }
   void accept_greedy(const AcceptGreedy& args) override { cuda::accept_greedy(args, stream()); }
+  void draw_tokens(const DrawTokens& args) override { cuda::draw_tokens(args, stream()); }
 
   void mla_attention(const MlaAttention& args) override {
     if (!fits_mla_decode(args)) return cuda::mla_attention(args, stream());

@@ -22,17 +22,19 @@
 
 namespace strobe::kernel::cuda {
 
-void gemm(const Gemm& call, cudaStream_t stream);                   // generic/gemm.cu
-void rms_norm(const RmsNorm& call, cudaStream_t stream);            // generic/norm.cu
-void rope(const Rope& call, cudaStream_t stream);                   // generic/elementwise.cu
-void silu_mul(const SiluMul& call, cudaStream_t stream);            // generic/elementwise.cu
-void embed(const Embed& call, cudaStream_t stream);                 // generic/elementwise.cu
-void copy(const Copy& call, cudaStream_t stream);                   // generic/elementwise.cu
-void store_rows(const StoreRows& call, cudaStream_t stream);        // generic/elementwise.cu
-void combine(const Combine& call, cudaStream_t stream);             // generic/elementwise.cu
-void route(const Route& call, cudaStream_t stream);                 // generic/route.cu
-void mla_attention(const MlaAttention& call, cudaStream_t stream);  // generic/attention.cu
-void gqa_attention(const GqaAttention& call, cudaStream_t stream);  // generic/attention.cu, generic/gqa.cu
-void argmax(const Argmax& call, cudaStream_t stream);               // generic/argmax.cu
+void gemm(const Gemm& call, cudaStream_t stream);                      // generic/gemm.cu
+void rms_norm(const RmsNorm& call, cudaStream_t stream);               // generic/norm.cu
+void rope(const Rope& call, cudaStream_t stream);                      // generic/elementwise.cu
+void silu_mul(const SiluMul& call, cudaStream_t stream);               // generic/elementwise.cu
+void embed(const Embed& call, cudaStream_t stream);                    // generic/elementwise.cu
+void copy(const Copy& call, cudaStream_t stream);                      // generic/elementwise.cu
+void store_rows(const StoreRows& call, cudaStream_t stream);           // generic/elementwise.cu
+void combine(const Combine& call, cudaStream_t stream);                // generic/elementwise.cu
+void route(const Route& call, cudaStream_t stream);                    // generic/route.cu
+void group_by_expert(const GroupByExpert& call, cudaStream_t stream);  // generic/route.cu
+void mla_attention(const MlaAttention& call, cudaStream_t stream);     // generic/attention.cu
+void gqa_attention(const GqaAttention& call, cudaStream_t stream);     // generic/attention.cu, generic/gqa.cu
+void argmax(const Argmax& call, cudaStream_t stream);                  // generic/argmax.cu
+void draw_tokens(const DrawTokens& call, cudaStream_t stream);         // generic/draw.cu
 
 }  // namespace strobe::kernel::cuda

@@ -16,6 +16,7 @@ void silu_mul(WorkerPool& pool, const SiluMul& call);            // elementwise.
 void embed(WorkerPool& pool, const Embed& call);                 // elementwise.cc
 void copy(WorkerPool& pool, const Copy& call);                   // elementwise.cc
 void route(WorkerPool& pool, const Route& call);                 // route.cc
+void group_by_expert(const GroupByExpert& call);                 // route.cc
 void combine(WorkerPool& pool, const Combine& call);             // route.cc
 void store_rows(WorkerPool& pool, const StoreRows& call);        // store.cc
 void mla_attention(WorkerPool& pool, const MlaAttention& call);  // attention.cc
@@ -23,5 +24,6 @@ void gqa_attention(WorkerPool& pool, const GqaAttention& call);  // attention.cc
 void argmax(WorkerPool& pool, const Argmax& call);               // argmax.cc
 void fill_drafts(const FillDrafts& call);                        // blocks.cc
 void accept_greedy(const AcceptGreedy& call);                    // blocks.cc
+void draw_tokens(WorkerPool& pool, const DrawTokens& call);      // draw.cc
 
 }  // namespace strobe::kernel::ref

@@ -1,4 +1,5 @@
 // Which experts a token goes to, and how their outputs come back.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -76,6 +77,18 @@ void route_row(const Route& call, int64_t r) {
 
 void route(WorkerPool& pool, const Route& call) {
   pool.for_each(call.rows, [&](int64_t r) { route_row(call, r); });
+}
+
+void group_by_expert(const GroupByExpert& call) {
+  const int64_t pairs = call.rows * call.top_k;
+  std::fill_n(call.begin, call.experts + 1, 0);
+  for (int64_t i = 0; i < pairs; ++i) ++call.begin[call.ids[i] + 1];
+  for (int64_t e = 0; e < call.experts; ++e) call.begin[e + 1] += call.begin[e];
+  std::vector<int32_t> next(call.begin, call.begin + call.experts);
+  for (int64_t i = 0; i < pairs; ++i) {
+    call.slots[i] = next[static_cast<size_t>(call.ids[i])]++;
+    call.tokens[call.slots[i]] = static_cast<int32_t>(i / call.top_k);
+  }
 }
 
 void combine(WorkerPool& pool, const Combine& call) {

@@ -20,14 +20,16 @@ __global__ void __launch_bounds__(32 * kF32Warps) gemm_f32(const __grid_constant
   const int token0 = static_cast<int>(blockIdx.y) * kF32Tokens;
   wait_for_launch_ahead();
   let_next_launch_begin();
-  if (row >= p.out || token0 >= p.rows) return;
+  const RowRange rows = rows_of(p);
+  if (row >= p.out || token0 >= rows.count) return;
   int64_t starts[kF32Tokens];
   bool valid[kF32Tokens];
 #pragma unroll
   for (int j = 0; j < kF32Tokens; ++j) {
     const int token = token0 + j;
-    valid[j] = token < p.rows;
-    starts[j] = !valid[j] ? 0 : (p.x_rows == nullptr ? int64_t{token} : int64_t{p.x_rows[token]}) * p.x.stride;
+    valid[j] = token < rows.count;
+    const int64_t place = rows.begin + token;
+    starts[j] = !valid[j] ? 0 : (p.x_rows == nullptr ? place : int64_t{p.x_rows[place]}) * p.x.stride;
   }
   float sums[kF32Tokens] = {};
   for (int column = 4 * lane; column < p.in; column += 128) {
@@ -47,7 +49,7 @@ __global__ void __launch_bounds__(32 * kF32Warps) gemm_f32(const __grid_constant
     float sum = sums[j];
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0U, sum, distance);
-    if (lane == j && valid[j]) finish(p, token0 + j, row, sum);
+    if (lane == j && valid[j]) finish(p, rows.begin + token0 + j, row, sum);
   }
 }
 
@@ -86,6 +88,7 @@ DeviceProblem device_problem(const GemmProblem& p) {
           .out = static_cast<int32_t>(w.out),
           .in = static_cast<int32_t>(w.in),
           .rows = static_cast<int32_t>(p.rows),
+          .range = p.range,
           .global_scale = w.global_scale,
           .accumulate = p.accumulate,
           .x_aligned = f32 ? vectors_of_4(p.x) : vectors_of_8(p.x),

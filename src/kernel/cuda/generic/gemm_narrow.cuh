@@ -99,15 +99,18 @@ __global__ void __launch_bounds__(32 * kMaxClasses)
       }
     }
   };
-  load_weights(warp);  // nobody writes weights: no need to wait
+  if (p.range == nullptr) load_weights(warp);  // nobody writes weights: no need to wait
   wait_for_launch_ahead();
   let_next_launch_begin();
+  const RowRange rows = rows_of(p);
+  if (token0 >= rows.count) return;
+  if (p.range != nullptr) load_weights(warp);
 
   int64_t sources[kTokenTiles];  // rows of x, -1 for none
 #pragma unroll
   for (int j = 0; j < kTokenTiles; ++j) {
     const int token = token0 + 8 * j + g;
-    sources[j] = token >= p.rows ? -1 : p.x_rows == nullptr ? token : p.x_rows[token];
+    sources[j] = token >= rows.count ? -1 : p.x_rows == nullptr ? rows.begin + token : p.x_rows[rows.begin + token];
   }
   float sums[kTokenTiles][4] = {};
   for (int first = warp; first < chunks; first += kAhead * classes) {
@@ -144,10 +147,10 @@ __global__ void __launch_bounds__(32 * kMaxClasses)
   for (int i = static_cast<int>(threadIdx.x); i < kTokens * kOutTile; i += static_cast<int>(blockDim.x)) {
     const int token = token0 + i / kOutTile;
     const int row = row0 + i % kOutTile;
-    if (token >= p.rows || row >= p.out) continue;
+    if (token >= rows.count || row >= p.out) continue;
     float sum = 0;
     for (int c = 0; c < used; ++c) sum += partial[c][i / kOutTile][i % kOutTile];
-    finish(p, token, row, kLoad == GemmLoad::kNvfp4 ? sum * p.global_scale : sum);
+    finish(p, rows.begin + token, row, kLoad == GemmLoad::kNvfp4 ? sum * p.global_scale : sum);
   }
 }
 

@@ -20,12 +20,23 @@ struct DeviceProblem {
   Rows y;
   int32_t out = 0;
   int32_t in = 0;
-  int32_t rows = 0;
+  int32_t rows = 0;  // with a range: at most
+  const int32_t* range = nullptr;
   float global_scale = 1;
   bool accumulate = false;
   bool x_aligned = false;       // read_8_as_bf16's
   bool weight_aligned = false;  // rows of the weight start on 16 bytes
 };
+
+// The rows of y that a problem has: [begin, begin + count). After wait_for_launch_ahead.
+struct RowRange {
+  int begin = 0;
+  int count = 0;
+};
+__device__ inline RowRange rows_of(const DeviceProblem& p) {
+  if (p.range == nullptr) return {0, p.rows};
+  return {p.range[0], p.range[1] - p.range[0]};
+}
 
 template <int kCount>
 struct DeviceProblems {

@@ -47,6 +47,8 @@ __global__ void __launch_bounds__(kWideThreads) gemm_tiled(const __grid_constant
   if (row0 >= p.out || token0 >= p.rows) return;
   wait_for_launch_ahead();
   let_next_launch_begin();
+  const RowRange rows = rows_of(p);
+  if (token0 >= rows.count) return;
   const int thread = static_cast<int>(threadIdx.x);
   const int g = thread % 32 / 4;
   const int t = thread % 4;
@@ -65,8 +67,9 @@ __global__ void __launch_bounds__(kWideThreads) gemm_tiled(const __grid_constant
     const int row = row0 + thread / 8 + 16 * i;
     const int token = token0 + thread / 8 + 16 * i;
     row_valid[i] = row < p.out;
-    token_valid[i] = token < p.rows;
-    const int64_t source = !token_valid[i] ? 0 : p.x_rows == nullptr ? token : p.x_rows[token];
+    token_valid[i] = token < rows.count;
+    const int64_t place = rows.begin + token;
+    const int64_t source = !token_valid[i] ? 0 : p.x_rows == nullptr ? place : p.x_rows[place];
     weight_rows[i] = static_cast<const uint16_t*>(p.weight) + int64_t{row_valid[i] ? row : 0} * p.in;
     x_rows[i] = static_cast<const uint16_t*>(p.x.data) + source * p.x.stride;
   }
@@ -129,7 +132,7 @@ __global__ void __launch_bounds__(kWideThreads) gemm_tiled(const __grid_constant
   for (int i = 0; i < 32; ++i) {
     const int row = row0 + warp_row + i / 16 * 16 + i % 4 / 2 * 8 + g;
     const int token = token0 + warp_token + i / 4 % 4 * 8 + 2 * t + i % 2;
-    if (row < p.out && token < p.rows) finish(p, token, row, totals[i / 16][i / 4 % 4][i % 4]);
+    if (row < p.out && token < rows.count) finish(p, rows.begin + token, row, totals[i / 16][i / 4 % 4][i % 4]);
   }
 }
 

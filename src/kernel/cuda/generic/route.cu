@@ -1,4 +1,4 @@
-// Which experts a token goes to: a warp a row.
+// Which experts a token goes to: a warp a row. And the pairs of tokens and experts, sorted by expert.
 #include "kernel/cuda/generic.h"
 #include "kernel/cuda/generic/launch.cuh"
 #include "kernel/cuda/generic/order.cuh"
@@ -91,7 +91,49 @@ __global__ void __launch_bounds__(32) route_kernel(Route call) {
   for (int64_t k = lane; k < call.top_k; k += 32) call.weights[start + k] = merits[k] / divisor * call.scale;
 }
 
+constexpr int kGroupThreads = 1024;
+static_assert(kMaxExperts <= kGroupThreads);
+
+// One block: lists are short. Pairs of one expert come in any order.
+__global__ void __launch_bounds__(kGroupThreads) group_kernel(GroupByExpert call) {
+  __shared__ int32_t next[kMaxExperts];
+  __shared__ int32_t of_warps[kGroupThreads / 32];
+  wait_for_launch_ahead();
+  let_next_launch_begin();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const auto pairs = static_cast<int>(call.rows * call.top_k);
+  if (thread < kMaxExperts) next[thread] = 0;
+  __syncthreads();
+  for (int i = thread; i < pairs; i += kGroupThreads) atomicAdd(&next[call.ids[i]], 1);
+  __syncthreads();
+  const int count = thread < call.experts ? next[thread] : 0;
+  int sum = count;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const int other = __shfl_up_sync(~0U, sum, distance);
+    if (lane >= distance) sum += other;
+  }
+  if (lane == 31) of_warps[warp] = sum;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) sum += of_warps[w];
+  if (thread < call.experts) {
+    next[thread] = sum - count;
+    call.begin[thread + 1] = sum;
+    if (thread == 0) call.begin[0] = 0;
+  }
+  __syncthreads();
+  for (int i = thread; i < pairs; i += kGroupThreads) {
+    const int place = atomicAdd(&next[call.ids[i]], 1);
+    call.slots[i] = place;
+    call.tokens[place] = i / static_cast<int>(call.top_k);
+  }
+}
+
 }  // namespace
+
+void group_by_expert(const GroupByExpert& call, cudaStream_t stream) {
+  launch("group_by_expert", group_kernel, 1, kGroupThreads, 0, stream, call);
+}
 
 void route(const Route& call, cudaStream_t stream) {
   if (call.rows == 0) return;
