@@ -33,7 +33,14 @@ inline constexpr int64_t kCudaAlignment = 256;  // of its Memory
 
 struct CudaOptions {
   bool graphs = true;  // run_recorded records
+  // Large products that are not recorded go through cuBLASLt: faster, and no longer the same for a row whatever the
+  // number of rows.
+  bool cublaslt = false;
 };
+// What the option takes of the device's memory.
+[[nodiscard]] int64_t cuda_cublaslt_bytes();
+// Error: it is not on this machine.
+Result<void> find_cublaslt();
 // The device of find_cuda_device. Throws Failure when it cannot be used.
 [[nodiscard]] std::unique_ptr<Kernels> open_cuda_device(int index, const CudaOptions& options = {});
 

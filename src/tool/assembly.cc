@@ -13,8 +13,9 @@ namespace {
 void set_up_device(System& system, const WrapKernels& wrap) {
   system.pool = std::make_unique<WorkerPool>(system.options.threads);
   if (system.device.kind == DeviceKind::kCuda) {
-    system.device_kernels =
-        kernel::open_cuda_device(system.device.index, {.graphs = !system.options.disable_cuda_graph});
+    system.device_kernels = kernel::open_cuda_device(
+        system.device.index,
+        {.graphs = !system.options.disable_cuda_graph, .cublaslt = system.options.enable_cublaslt_prefill});
   } else {
     system.device_kernels = std::make_unique<kernel::HostKernels>(*system.pool, *system.cpu_table);
   }

@@ -17,6 +17,7 @@ struct EngineOptions {
   std::string device = "auto";
   int32_t base_gpu_id = 0;
   bool disable_cuda_graph = false;
+  bool enable_cublaslt_prefill = false;
   std::string cpu_isa = "auto";
   int32_t threads = 0;
   int32_t tp = 1;
@@ -69,6 +70,11 @@ struct EngineOptions {
     v("--device", device, "auto | cpu | cuda; auto: the GPU of --base-gpu-id if there is one we run on, else the CPU");
     v("--base-gpu-id", base_gpu_id, "the GPU that is used, from 0");
     v("--disable-cuda-graph", disable_cuda_graph, "launch a step's kernels one by one instead of as one CUDA graph");
+    v("--enable-cublaslt-prefill", enable_cublaslt_prefill,
+      "on a GPU: matrix products of 256 rows and more, outside of recorded decode steps, through cuBLASLt; faster "
+      "prompts, "
+      "but a text may then depend on how prompts are cut and what else runs, and DFlash's may differ from plain "
+      "decoding's");
     v("--cpu-isa", cpu_isa,
       "auto | ref | portable | avx2 | avx512 | amx: a lower one than the machine's best can be forced");
     v("--threads", threads, "worker threads; 0: one a processor");

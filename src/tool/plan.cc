@@ -80,6 +80,19 @@ Result<void> choose_device(Plan& plan) {
   return {};
 }
 
+// Matrix products of prompts.
+Result<void> choose_prefill_products(Plan& plan) {
+  if (!plan.options.enable_cublaslt_prefill) return {};
+  if (plan.device.kind != DeviceKind::kCuda) {
+    return error("--enable-cublaslt-prefill: the device is {}; accepted: with --device cuda", to_string(plan.device));
+  }
+  const auto found = kernel::find_cublaslt();
+  if (!found.ok()) return blame("--enable-cublaslt-prefill", found.error());
+  plan.decide("prefill products", "cuBLASLt from 256 rows on",
+              "as --enable-cublaslt-prefill says; texts are no longer the same for every batch and chunk");
+  return {};
+}
+
 // ---- the target ----
 
 Result<void> read_target(Plan& plan) {
@@ -394,6 +407,10 @@ Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
   if (plan.device.kind == DeviceKind::kCuda) {
     needs.fixed.push_back({"attention partials", kernel::cuda_reserved_bytes(plan.limits),
                            fmt::format("{} rows of {} heads", plan.limits.rows, plan.limits.heads)});
+    if (!o.disable_cuda_graph) needs.fixed.push_back(plan_recordings(plan));
+    if (o.enable_cublaslt_prefill) {
+      needs.fixed.push_back({"cuBLASLt workspace", kernel::cuda_cublaslt_bytes(), "as --enable-cublaslt-prefill asks"});
+    }
   }
   plan.memory.items = needs.fixed;  // what an inspection can tell when the rest does not fit
   STROBE_ASSIGN(plan.memory, engine::plan_memory(needs));
@@ -438,6 +455,7 @@ Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   STROBE_TRY(check_options(plan.options));
   set_log_level(parse_log_level(plan.options.log_level).value());
   STROBE_TRY(choose_device(plan));
+  STROBE_TRY(choose_prefill_products(plan));
   STROBE_TRY(read_target(plan));
   STROBE_TRY(tolerate(plan, mode, read_tokenizer(plan)));
   STROBE_ASSIGN(const DType kv, target_kv_dtype(plan));

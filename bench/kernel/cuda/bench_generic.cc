@@ -8,6 +8,7 @@
 
 #include "base/failure.h"
 #include "families.h"
+#include "kernel/cuda/cublas_lt.h"
 #include "kernel/cuda/device_memory.h"
 #include "kernel/cuda/generic.h"
 
@@ -104,6 +105,83 @@ void bench_gemm(Report& report, const std::string& filter) {
             kernel::cuda::gemm({.problems = &p, .count = 1}, stream);
           });
     }
+  }
+}
+
+// The same products through cuBLASLt, where the machine has it: the yardstick of many rows.
+void bench_cublaslt(Report& report, const std::string& filter) {
+  const auto library = kernel::cuda::CublasLt::open();
+  if (!library.ok()) {
+    fmt::print("cuBLASLt is not measured: {}\n", library.message());
+    return;
+  }
+  const DeviceMemory workspace(static_cast<size_t>(kernel::cuda::CublasLt::kWorkspaceBytes));
+  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{4096, 256}, {1536, 7168}, {7168, 8192}}) {
+    for (const int64_t rows : {1, 8, 64, 512, 4096}) {
+      const std::string name = fmt::format("cublaslt gemm {}x{}, {} rows", out, in, rows);
+      if (name.find(filter) == std::string::npos) continue;
+      const int64_t weight_bytes = out * in * 2;
+      const int copies = in < 7168 ? 1 : cold_copies(weight_bytes);
+      const DeviceMemory weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
+      const Operand x(DType::kBf16, rows, in);
+      const Operand y(DType::kF32, rows, out);
+      add(report, name, y,
+          {.bytes = static_cast<double>(weight_bytes + rows * (in * 2 + out * 4)),
+           .flops = 2.0 * static_cast<double>(rows * out * in)},
+          [&](int i, cudaStream_t stream) {
+            (*library)->gemm({.x = x.rows(),
+                              .weight = {.format = WeightFormat::kBf16,
+                                         .out = out,
+                                         .in = in,
+                                         .data = weights.as<uint8_t>() + i % copies * weight_bytes},
+                              .y = y.rows(),
+                              .rows = rows},
+                             workspace.data(), stream);
+          });
+    }
+  }
+}
+
+// Blocks of 8 rows at the vocabulary of Kimi-K2. Must: read each row's logits once, and weigh them (about 130
+// operations of integers a logit).
+void bench_draw(Report& report, const std::string& filter, int64_t sequences) {
+  constexpr int64_t kColumns = 163840, kBlock = 8;
+  struct Kind {
+    const char* name;
+    kernel::DrawParams params;
+  };
+  for (const Kind& kind : {Kind{"temperature", {.temperature = 1}}, Kind{"top-p", {.temperature = 1, .top_p = 0.9F}},
+                           Kind{"top-k, top-p", {.temperature = 1, .top_p = 0.9F, .top_k = 40}}}) {
+    const std::string name = fmt::format("generic draw {}, {} x {} rows", kind.name, sequences, kBlock);
+    if (name.find(filter) == std::string::npos) continue;
+    const int64_t rows = sequences * kBlock;
+    Operand logits(DType::kF32, kBlock, kColumns);
+    logits.memory = repeated(logits.memory, sequences);
+    const DeviceMemory tokens(std::vector<int32_t>(static_cast<size_t>(rows)));
+    const DeviceMemory ids(std::vector<int32_t>(static_cast<size_t>(rows), 17));
+    const DeviceMemory lengths(std::vector<int32_t>(static_cast<size_t>(sequences), kBlock));
+    const DeviceMemory params(std::vector<kernel::DrawParams>(static_cast<size_t>(sequences), kind.params));
+    kernel::cuda::argmax({.logits = logits.memory.as<float>(),
+                          .stride = kColumns,
+                          .ids = tokens.as<int32_t>(),
+                          .rows = rows,
+                          .columns = kColumns},
+                         nullptr);
+    const DeviceMemory drawn(std::vector<int32_t>(static_cast<size_t>(rows)));
+    add(report, name, logits, {.bytes = static_cast<double>(rows * kColumns * 4)}, [&](int, cudaStream_t stream) {
+      kernel::cuda::check(
+          cudaMemcpyAsync(drawn.data(), tokens.data(), tokens.bytes(), cudaMemcpyDeviceToDevice, stream), "copy");
+      kernel::cuda::draw_tokens(
+          {.blocks = {.block_tokens = lengths.as<int32_t>(), .sequences = sequences, .block_rows = kBlock},
+           .params = params.as<kernel::DrawParams>(),
+           .logits = logits.memory.as<float>(),
+           .stride = kColumns,
+           .columns = kColumns,
+           .ids = ids.as<int32_t>(),
+           .positions = ids.as<int32_t>(),
+           .tokens = drawn.as<int32_t>()},
+          stream);
+    });
   }
 }
 
@@ -231,6 +309,8 @@ void bench_attention(Report& report, const std::string& filter, bool mla, int64_
 
 void bench_generic(Report& report, const std::string& filter) {
   bench_gemm(report, filter);
+  bench_cublaslt(report, filter);
+  for (const int64_t sequences : {1, 8, 48}) bench_draw(report, filter, sequences);
   for (const int64_t rows : {1, 8, 64}) bench_rows(report, filter, rows);
   for (const bool mla : {false, true}) {
     for (const int64_t requests : {1, 16}) {

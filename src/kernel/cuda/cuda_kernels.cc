@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/failure.h"
 #include "kernel/cuda/blocks.h"
+#include "kernel/cuda/cublas_lt.h"
 #include "kernel/cuda/cuda_memory.h"
 #include "kernel/cuda/generic.h"
 #include "kernel/cuda/graphs.h"
@@ -18,7 +19,8 @@ namespace strobe::kernel {
 namespace cuda {
 namespace {
 
-constexpr int kRequiredMajor = 9;  // sm_90a code runs on 9.0 alone
+constexpr int64_t kCublasRows = 256;  // from so many on: chunks of prompts
+constexpr int kRequiredMajor = 9;     // sm_90a code runs on 9.0 alone
 
 bool fuses_experts(int64_t hidden, int64_t inter) {
   return hidden % 64 == 0 && inter % 64 == 0;
@@ -54,7 +56,13 @@ class CudaKernels final : public Kernels {
         marks_(memory_.stream()),
         graphs_(memory_.stream()),
         options_(options),
-        forms_(cuda_weight_forms()) {}
+        forms_(cuda_weight_forms()) {
+    if (!options.cublaslt) return;
+    auto library = CublasLt::open();
+    if (!library.ok()) fail("cuBLASLt: {}", library.message());
+    cublas_ = std::move(*library);
+    cublas_buffer_ = memory_.allocate(CublasLt::kWorkspaceBytes);
+  }
 
   [[nodiscard]] Memory& memory() override { return memory_; }
   [[nodiscard]] const WeightForms& forms() const override { return forms_; }
@@ -72,12 +80,38 @@ class CudaKernels final : public Kernels {
   void wait() override { memory_.wait(); }
   [[nodiscard]] bool records() const override { return options_.graphs; }
   void run_recorded(uint64_t key, const std::function<void()>& work) override {
-    options_.graphs ? graphs_.run(key, work) : work();
+    if (!options_.graphs) return work();
+    use_device(memory_.device().index);
+    recorded_ = true;
+    try {
+      graphs_.run(key, work);
+    } catch (...) {
+      recorded_ = false;
+      throw;
+    }
+    recorded_ = false;
   }
   void mark(int index) override { marks_.note(index); }
   [[nodiscard]] double ms_between(int first, int second) override { return marks_.ms_between(first, second); }
 
-  void gemm(const Gemm& args) override { cuda::gemm(args, stream()); }
+  void forget_recorded() override { graphs_.drop(); }
+
+  void gemm(const Gemm& args) override {
+    const auto large = [](const GemmProblem& problem) {
+      return problem.rows >= kCublasRows && CublasLt::takes(problem);
+    };
+    if (cublas_ == nullptr || recorded_ || std::none_of(args.problems, args.problems + args.count, large)) {
+      return cuda::gemm(args, stream());
+    }
+    for (int64_t i = 0; i < args.count; ++i) {
+      const GemmProblem& problem = args.problems[i];
+      if (large(problem)) {
+        cublas_->gemm(problem, cublas_buffer_.data(), stream());
+      } else {
+        cuda::gemm({.problems = &problem, .count = 1}, stream());
+      }
+    }
+  }
   void rms_norm(const RmsNorm& args) override { cuda::rms_norm(args, stream()); }
   void rope(const Rope& args) override { cuda::rope(args, stream()); }
   void silu_mul(const SiluMul& args) override { cuda::silu_mul(args, stream()); }
@@ -138,6 +172,9 @@ class CudaKernels final : public Kernels {
   Marks marks_;  // graphs refer to them
   Graphs graphs_;
   CudaOptions options_;
+  bool recorded_ = false;  // inside run_recorded
+  std::unique_ptr<CublasLt> cublas_;
+  Buffer cublas_buffer_;
   WeightForms forms_;
   StepLimits limits_;
   sm90::MlaWorkspace mla_{0, 0, 1};
@@ -182,6 +219,20 @@ WeightForms cuda_weight_forms() {
           .fused_bytes = cuda::nvfp4_packed_bytes,
           .pack_gate_up = cuda::pack_gate_up,
           .pack_down = cuda::pack_down};
+}
+
+int64_t cuda_cublaslt_bytes() {
+  return cuda::CublasLt::kWorkspaceBytes;
+}
+
+Result<void> find_cublaslt() {
+  const auto library = cuda::CublasLt::open();
+  if (!library.ok()) return library.error();
+  return {};
+}
+
+int64_t cuda_recorded_bytes(int64_t kernels) {
+  return cuda::Graphs::bytes(kernels);
 }
 
 int64_t cuda_reserved_bytes(const StepLimits& limits) {
