@@ -41,7 +41,8 @@ class PagePool {
   // One owner less; the last one frees it.
   void release(PageId page);
   void release(std::span<const PageId> pages);
-  // Called with each page that becomes free. Tests fill it with NaN there: nothing may read what was not written.
+  // Called with each page that becomes free, on the thread that frees it: the scheduler's, or its lookahead's while a
+  // step runs. For tests, which fill the page with NaN before the next step: nothing may read what was not written.
   void on_free(std::function<void(PageId)> callback) { on_free_ = std::move(callback); }
   [[nodiscard]] int32_t references(PageId page) const { return references_[static_cast<size_t>(page)]; }
 

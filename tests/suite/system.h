@@ -6,10 +6,12 @@
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "source_dir.h"
@@ -46,6 +48,37 @@ inline std::vector<nlohmann::json> read_json_lines(const std::filesystem::path& 
   for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
   return lines;
 }
+
+// Fills what became free with NaN at the beginning of the next step, which is the first that may write it: the
+// scheduler frees pages while a step runs, too, when the device must not be asked for anything else.
+class PoisoningStepper final : public engine::Stepper {
+ public:
+  PoisoningStepper(std::unique_ptr<engine::Stepper> inner, std::function<void(int32_t page)> poison)
+      : inner_(std::move(inner)), poison_(std::move(poison)) {}
+
+  // Any thread.
+  void became_free(int32_t page) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(page);
+  }
+  [[nodiscard]] int32_t max_block_tokens() const override { return inner_->max_block_tokens(); }
+  [[nodiscard]] int32_t max_rows() const override { return inner_->max_rows(); }
+  engine::StepResult run(const engine::StepPlan& plan) override {
+    std::vector<int32_t> pages;
+    {
+      const std::lock_guard lock(mutex_);
+      pages.swap(free_);
+    }
+    for (const int32_t page : pages) poison_(page);
+    return inner_->run(plan);
+  }
+
+ private:
+  std::unique_ptr<engine::Stepper> inner_;
+  std::function<void(int32_t page)> poison_;
+  std::mutex mutex_;
+  std::vector<int32_t> free_;
+};
 
 class RunningSystem {
  public:
@@ -101,7 +134,9 @@ class RunningSystem {
       if (system_->draft_store) system_->draft_store->poison(page);
     };
     for (int32_t page = 0; page <= system_->pages->capacity_pages(); ++page) fill(page);
-    system_->pages->on_free(fill);
+    auto stepper = std::make_unique<PoisoningStepper>(std::move(system_->stepper), fill);
+    system_->pages->on_free([stepper = stepper.get()](int32_t page) { stepper->became_free(page); });
+    system_->stepper = std::move(stepper);
   }
 
   std::unique_ptr<tool::System> system_;

@@ -41,6 +41,7 @@ class DeviceMemory {
   // All of these wait until the copy is done.
   void fill(int byte) {
     if (bytes_ > 0) check(cudaMemset(data_, byte, bytes_), "cudaMemset");
+    check(cudaStreamSynchronize(nullptr), "cudaMemset");  // which only begins it
   }
   void upload(const void* from, size_t bytes) {
     if (bytes > 0) check(cudaMemcpy(data_, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
