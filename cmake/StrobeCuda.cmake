@@ -19,9 +19,12 @@ set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
 # Blackwell (sm_100a): what is compiled for it there is, so that it stays compilable; our programs run on Hopper only.
 option(STROBE_CUDA_SM100 "also compile for sm_100a the CUDA kernels that are not Hopper's alone" OFF)
 
+option(STROBE_CUDA_LINEINFO "let profilers and compute-sanitizer name lines of CUDA kernels (which nearly doubles them)" OFF)
+
 # strobe_cuda_objects(<name> ARCHITECTURES <90a> SOURCES <files> [SM100])
 # One object library per folder of an architecture, strobe_kernel_cuda_<name>, linked into strobe_kernel_cuda. SM100: also for
-# sm_100a with -DSTROBE_CUDA_SM100=ON; a file without it uses what only Hopper has (wgmma). The compiler prints registers, shared memory and spills of every kernel with -DSTROBE_CUDA_VERBOSE=ON.
+# sm_100a with -DSTROBE_CUDA_SM100=ON; a file without it uses what only Hopper has (wgmma). The compiler prints registers,
+# shared memory and spills of every kernel with -DSTROBE_CUDA_VERBOSE=ON.
 option(STROBE_CUDA_VERBOSE "print what each CUDA kernel takes" OFF)
 function(strobe_cuda_objects name)
   cmake_parse_arguments(P "SM100" "" "ARCHITECTURES;SOURCES" ${ARGN})
@@ -34,7 +37,7 @@ function(strobe_cuda_objects name)
   # {fmt} 9 takes nvcc for a compiler without constexpr, and then does not compile.
   target_compile_definitions(strobe_kernel_cuda_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
   target_compile_options(strobe_kernel_cuda_${name} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;-lineinfo;--compress-mode=size>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--Werror=all-warnings;--compress-mode=size;$<$<BOOL:${STROBE_CUDA_LINEINFO}>:-lineinfo>>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${STROBE_CUDA_VERBOSE}>>:-Xptxas=-v>")
   target_link_libraries(strobe_kernel_cuda PRIVATE strobe_kernel_cuda_${name})
 endfunction()
