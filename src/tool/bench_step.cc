@@ -240,17 +240,18 @@ struct Report {
 
 std::string to_markdown(const Report& report) {
   std::string page = fmt::format(
-      "# Steps of {}, {:%Y-%m-%d}\n\n{}. Context {} tokens. A step's time is measured with the kernels "
-      "untimed; the shares with every call timed, medians.\n",
+      "# Steps of {}, {:%Y-%m-%d}\n\n{}. Context {} tokens. Medians. A step is timed as it runs; its calls are timed "
+      "one by "
+      "one, each waited for, which on a GPU takes much longer than the step: they say what weighs most in it.\n",
       report.model, fmt::gmtime(std::time(nullptr)), report.machine, report.context_tokens);
   for (const StepTimes& step : report.steps) {
-    page +=
-        fmt::format("\n## {}\n\n{:.3f} ms, of which {:.3f} ms in kernels.\n", step.name, step.ms, step.kernels_ms());
+    const double calls_ms = step.kernels_ms();
+    page += fmt::format("\n## {}\n\n{:.3f} ms; its calls one by one: {:.3f} ms.\n", step.name, step.ms, calls_ms);
     for (const Stage& stage : step.stages) {
-      page += fmt::format("\n| {}: {:.1f} us | calls | us | share of the step |\n|---|---|---|---|\n", stage.name,
+      page += fmt::format("\n| {}: {:.1f} us | calls | us | share of all calls |\n|---|---|---|---|\n", stage.name,
                           stage.kernels_us);
       for (const KernelShare& s : stage.shares) {
-        page += fmt::format("| {} | {:.0f} | {:.1f} | {:.1f}% |\n", s.name, s.calls, s.us, s.us / step.ms / 10);
+        page += fmt::format("| {} | {:.0f} | {:.1f} | {:.1f}% |\n", s.name, s.calls, s.us, s.us / calls_ms / 10);
       }
     }
   }
