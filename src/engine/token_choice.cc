@@ -7,13 +7,19 @@
 
 namespace strobe::engine {
 
+namespace {
+
+// Whether the logits of the step's row t are used as the model gave them.
+bool is_raw(const StepSequence& sequence, int64_t t) {
+  return !sequence.sampling->changes_logits() && (t >= sequence.forbidden_rows || sequence.forbidden_early.empty());
+}
+
+}  // namespace
+
 ChoiceWork choice_work(const StepSequence& sequence) {
   if (!sequence.wants_token) return ChoiceWork::kBest;
   const SamplingParams& sampling = *sequence.sampling;
-  if (sampling.changes_logits() || sampling.logprobs ||
-      (sequence.forbidden_rows > 0 && !sequence.forbidden_early.empty())) {
-    return ChoiceWork::kHost;
-  }
+  if (!is_raw(sequence, 0) || sampling.logprobs) return ChoiceWork::kHost;
   return sampling.greedy() ? ChoiceWork::kBest : ChoiceWork::kDraw;
 }
 
@@ -29,13 +35,9 @@ TokenChoice::TokenChoice(const RowLogits& rows, const StepSequence& sequence, st
   STROBE_CHECK(rows.argmax.size() == drafted.size() + 1, "{} rows, {} drafts", rows.argmax.size(), drafted.size());
 }
 
-bool TokenChoice::raw(int64_t t) const {
-  return !sequence_.sampling->changes_logits() && (t >= sequence_.forbidden_rows || sequence_.forbidden_early.empty());
-}
-
 std::span<const float> TokenChoice::adjusted(int64_t t) const {
   const std::span<const float> logits = rows_.row(t);
-  if (raw(t)) return logits;
+  if (is_raw(sequence_, t)) return logits;
   scratch_.assign(logits.begin(), logits.end());
   adjust_logits(scratch_, *sequence_.sampling,
                 {.tokens = sequence_.history,
@@ -52,7 +54,7 @@ std::span<const float> TokenChoice::adjusted(int64_t t) const {
 }
 
 int32_t TokenChoice::best(int64_t t) const {
-  return raw(t) ? rows_.argmax[static_cast<size_t>(t)] : argmax(adjusted(t));
+  return is_raw(sequence_, t) ? rows_.argmax[static_cast<size_t>(t)] : argmax(adjusted(t));
 }
 
 Distribution TokenChoice::distribution(int64_t t) const {

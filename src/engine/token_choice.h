@@ -42,7 +42,6 @@ class TokenChoice {
  private:
   // Row t's logits with bias, penalties and early bans, in scratch_.
   [[nodiscard]] std::span<const float> adjusted(int64_t t) const;
-  [[nodiscard]] bool raw(int64_t t) const;
 
   RowLogits rows_;
   const StepSequence& sequence_;

@@ -281,7 +281,8 @@ void Scheduler::run_step() {
   const bool traced = trace_.on();
   plan_.timed = traced;
   traced ? trace_.begin() : trace_.pause();
-  const bool admissible = !waiting_.empty() && std::ssize(running_) < options_.max_running_requests;
+  const bool admissible =
+      !planned_knowledge_ && !waiting_.empty() && std::ssize(running_) < options_.max_running_requests;
   lookahead_.open(planned_growth_ || admissible);
   std::string failure;
   try {

@@ -7,9 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "kernel/cuda_device.h"
 #include "kernel/draw_law.h"
-#include "ops/ops.h"
+#include "places.h"
 
 namespace strobe::ops {
 namespace {
@@ -116,20 +115,12 @@ Ids by_reference(const Call& call) {
 
 class Draw : public testing::TestWithParam<DeviceKind> {
  protected:
-  Draw() : pool_(2) {
-    if (GetParam() == DeviceKind::kCuda) {
-      kernels_ = kernel::open_cuda_device(0);
-    } else {
-      kernels_ = std::make_unique<kernel::HostKernels>(pool_, kernel::ref_kernels());
-    }
-    workspace_ = std::make_unique<Workspace>(kernels_->memory());
-    exec_ = std::make_unique<Exec>(*kernels_, *workspace_);
-  }
+  Draw() : pool_(2), place_(pool_, GetParam()) {}
 
   Ids run(const Call& call, const Ids& row_begin = {}) {
-    WorkspaceFrame frame(*workspace_);
+    WorkspaceFrame frame(*place_.workspace);
     const auto place = [&](const void* from, DType dtype, const Shape& shape) {
-      return to_device(*exec_, frame, Tensor(const_cast<void*>(from), dtype, shape));
+      return to_device(*place_.exec, frame, Tensor(const_cast<void*>(from), dtype, shape));
     };
     const auto ids = [&](const Ids& list) {
       return place(list.data(), DType::kI32, {static_cast<int64_t>(list.size())});
@@ -137,24 +128,22 @@ class Draw : public testing::TestWithParam<DeviceKind> {
     const auto words = static_cast<int64_t>(call.params.size() * sizeof(DrawParams) / sizeof(int32_t));
     const Tensor params = place(call.params.data(), DType::kI32, {words});
     const Tensor tokens = frame.tensor(DType::kI32, {call.rows()});
-    exec_->memory().upload(tokens.data(), call.best.data(), call.rows() * 4);
-    draw_tokens(*exec_, {.blocks = {.block_tokens = ids(call.block_tokens).as<int32_t>(),
-                                    .sequences = static_cast<int64_t>(call.block_tokens.size()),
-                                    .block_rows = call.block_rows},
-                         .params = reinterpret_cast<const DrawParams*>(params.data()),
-                         .row_begin = row_begin.empty() ? nullptr : ids(row_begin).as<int32_t>(),
-                         .logits = place(call.logits.data(), DType::kF32, {call.rows(), call.columns}),
-                         .ids = ids(call.ids),
-                         .positions = ids(call.positions),
-                         .tokens = tokens});
-    const auto* said = to_host(*exec_, tokens, storage_).as<int32_t>();
+    place_.exec->memory().upload(tokens.data(), call.best.data(), call.rows() * 4);
+    draw_tokens(*place_.exec, {.blocks = {.block_tokens = ids(call.block_tokens).as<int32_t>(),
+                                          .sequences = static_cast<int64_t>(call.block_tokens.size()),
+                                          .block_rows = call.block_rows},
+                               .params = reinterpret_cast<const DrawParams*>(params.data()),
+                               .row_begin = row_begin.empty() ? nullptr : ids(row_begin).as<int32_t>(),
+                               .logits = place(call.logits.data(), DType::kF32, {call.rows(), call.columns}),
+                               .ids = ids(call.ids),
+                               .positions = ids(call.positions),
+                               .tokens = tokens});
+    const auto* said = to_host(*place_.exec, tokens, storage_).as<int32_t>();
     return {said, said + call.rows()};
   }
 
   WorkerPool pool_;
-  std::unique_ptr<kernel::Kernels> kernels_;
-  std::unique_ptr<Workspace> workspace_;
-  std::unique_ptr<Exec> exec_;
+  Place place_;
   std::vector<std::byte> storage_;
 };
 
@@ -264,23 +253,7 @@ TEST_P(Draw, NoSequencesAreValid) {
   EXPECT_EQ(run({.block_rows = 8, .columns = 5}), Ids{});
 }
 
-std::vector<DeviceKind> devices_here() {
-  std::vector<DeviceKind> list = {DeviceKind::kCpu};
-  if (kernel::find_cuda_device(0).ok()) list.push_back(DeviceKind::kCuda);
-  return list;
-}
-
-std::string device_name(const testing::TestParamInfo<DeviceKind>& info) {
-  return info.param == DeviceKind::kCuda ? "cuda" : "cpu";
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, Draw, testing::ValuesIn(devices_here()), device_name);
-
-std::vector<DeviceKind> gpus_here() {
-  std::vector<DeviceKind> list = devices_here();
-  list.erase(list.begin());
-  return list;
-}
 
 INSTANTIATE_TEST_SUITE_P(Devices, DrawOnDevice, testing::ValuesIn(gpus_here()), device_name);
 

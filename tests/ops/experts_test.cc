@@ -7,43 +7,10 @@
 #include <random>
 #include <vector>
 
-#include "kernel/cuda_device.h"
-#include "ops/ops.h"
+#include "places.h"
 
 namespace strobe::ops {
 namespace {
-
-std::vector<DeviceKind> devices_here() {
-  std::vector<DeviceKind> list = {DeviceKind::kCpu};
-  if (kernel::find_cuda_device(0).ok()) list.push_back(DeviceKind::kCuda);
-  return list;
-}
-
-std::vector<DeviceKind> gpus_here() {
-  std::vector<DeviceKind> list = devices_here();
-  list.erase(list.begin());
-  return list;
-}
-
-std::string device_name(const testing::TestParamInfo<DeviceKind>& info) {
-  return info.param == DeviceKind::kCuda ? "cuda" : "cpu";
-}
-
-// A device with its workspace.
-struct Place {
-  Place(WorkerPool& pool, DeviceKind kind) {
-    if (kind == DeviceKind::kCuda) {
-      kernels = kernel::open_cuda_device(0);
-    } else {
-      kernels = std::make_unique<kernel::HostKernels>(pool, kernel::ref_kernels());
-    }
-    workspace = std::make_unique<Workspace>(kernels->memory());
-    exec = std::make_unique<Exec>(*kernels, *workspace);
-  }
-  std::unique_ptr<kernel::Kernels> kernels;
-  std::unique_ptr<Workspace> workspace;
-  std::unique_ptr<Exec> exec;
-};
 
 // ---- pairs by expert ----
 

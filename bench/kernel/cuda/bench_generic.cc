@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <random>
+#include <span>
 
 #include "base/failure.h"
 #include "families.h"
@@ -77,14 +78,17 @@ void add(Report& report, const std::string& name, const Operand& result, const W
   report.add(name, time_graph(kLaunches, launch), work);
 }
 
-void bench_gemm(Report& report, const std::string& filter) {
-  struct Shape {
-    int64_t out, in;
-  };
-  for (const auto& [out, in] : {Shape{256, 256}, Shape{768, 256}, Shape{256, 768}, Shape{4096, 256}, Shape{256, 512},
-                                Shape{1536, 7168}, Shape{7168, 8192}}) {
-    for (const int64_t rows : {1, 8, 16, 64, 512, 4096}) {
-      const std::string name = fmt::format("generic gemm {}x{}, {} rows", out, in, rows);
+struct ProductShape {
+  int64_t out, in;
+};
+using Product = std::function<void(const kernel::GemmProblem&, cudaStream_t)>;
+
+// Products with bf16 weights. Small weights are found in L2, others in memory.
+void bench_products(Report& report, const std::string& filter, const char* kind, std::span<const ProductShape> shapes,
+                    std::span<const int64_t> all_rows, const Product& product) {
+  for (const auto& [out, in] : shapes) {
+    for (const int64_t rows : all_rows) {
+      const std::string name = fmt::format("{} gemm {}x{}, {} rows", kind, out, in, rows);
       if (name.find(filter) == std::string::npos) continue;
       const int64_t weight_bytes = out * in * 2;
       const int copies = in < 7168 ? 1 : cold_copies(weight_bytes);  // of the weight
@@ -95,17 +99,27 @@ void bench_gemm(Report& report, const std::string& filter) {
           {.bytes = static_cast<double>(weight_bytes + rows * (in * 2 + out * 4)),
            .flops = 2.0 * static_cast<double>(rows * out * in)},
           [&](int i, cudaStream_t stream) {
-            const kernel::GemmProblem p{.x = x.rows(),
-                                        .weight = {.format = WeightFormat::kBf16,
-                                                   .out = out,
-                                                   .in = in,
-                                                   .data = weights.as<uint8_t>() + i % copies * weight_bytes},
-                                        .y = y.rows(),
-                                        .rows = rows};
-            kernel::cuda::gemm({.problems = &p, .count = 1}, stream);
+            product({.x = x.rows(),
+                     .weight = {.format = WeightFormat::kBf16,
+                                .out = out,
+                                .in = in,
+                                .data = weights.as<uint8_t>() + i % copies * weight_bytes},
+                     .y = y.rows(),
+                     .rows = rows},
+                    stream);
           });
     }
   }
+}
+
+void bench_gemm(Report& report, const std::string& filter) {
+  constexpr ProductShape kShapes[] = {{256, 256}, {768, 256},   {256, 768},  {4096, 256},
+                                      {256, 512}, {1536, 7168}, {7168, 8192}};
+  constexpr int64_t kRows[] = {1, 8, 16, 64, 512, 4096};
+  bench_products(report, filter, "generic", kShapes, kRows,
+                 [](const kernel::GemmProblem& problem, cudaStream_t stream) {
+                   kernel::cuda::gemm({.problems = &problem, .count = 1}, stream);
+                 });
 }
 
 // The same products through cuBLASLt, where the machine has it: the yardstick of many rows.
@@ -116,30 +130,12 @@ void bench_cublaslt(Report& report, const std::string& filter) {
     return;
   }
   const DeviceMemory workspace(static_cast<size_t>(kernel::cuda::CublasLt::kWorkspaceBytes));
-  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{4096, 256}, {1536, 7168}, {7168, 8192}}) {
-    for (const int64_t rows : {1, 8, 64, 512, 4096}) {
-      const std::string name = fmt::format("cublaslt gemm {}x{}, {} rows", out, in, rows);
-      if (name.find(filter) == std::string::npos) continue;
-      const int64_t weight_bytes = out * in * 2;
-      const int copies = in < 7168 ? 1 : cold_copies(weight_bytes);
-      const DeviceMemory weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
-      const Operand x(DType::kBf16, rows, in);
-      const Operand y(DType::kF32, rows, out);
-      add(report, name, y,
-          {.bytes = static_cast<double>(weight_bytes + rows * (in * 2 + out * 4)),
-           .flops = 2.0 * static_cast<double>(rows * out * in)},
-          [&](int i, cudaStream_t stream) {
-            (*library)->gemm({.x = x.rows(),
-                              .weight = {.format = WeightFormat::kBf16,
-                                         .out = out,
-                                         .in = in,
-                                         .data = weights.as<uint8_t>() + i % copies * weight_bytes},
-                              .y = y.rows(),
-                              .rows = rows},
-                             workspace.data(), stream);
-          });
-    }
-  }
+  constexpr ProductShape kShapes[] = {{4096, 256}, {1536, 7168}, {7168, 8192}};
+  constexpr int64_t kRows[] = {1, 8, 64, 512, 4096};
+  bench_products(report, filter, "cublaslt", kShapes, kRows,
+                 [&](const kernel::GemmProblem& problem, cudaStream_t stream) {
+                   (*library)->gemm(problem, workspace.data(), stream);
+                 });
 }
 
 // Blocks of 8 rows at the vocabulary of Kimi-K2. Must: read each row's logits once, and weigh them (about 130
