@@ -2,7 +2,7 @@
 //
 // Rows are taken in chunks of 64 numbers, as two vectors of 32: `low` holds numbers 16j + 0..7 and `high` numbers 16j
 // + 8..15 of the chunk, j = 0..3: the order in which byte interleaving within 128-bit lanes leaves them. Queries are
-// packed in the same order, so scores come out right; what comes out of the value columns is put back by value_column
+// packed in the same order, so scores come out right; what comes out of the value columns is put back by ValueColumns
 // below.
 #pragma once
 
@@ -72,15 +72,29 @@ struct E4m3Expander {
   }
 };
 
-// Four dense vectors of 16 columns hold a chunk's values: tile t column n is number 16 (n / 4) + 4 t + n % 4.
-[[gnu::always_inline]] static inline F32x16 value_columns(const float* values, int64_t i) {
-  const float* chunk = values + i / kChunk * kChunk + i % kChunk / 4;
-  alignas(64) float columns[kLanes];
-  for (int t = 0; t < 4; ++t) __builtin_memcpy(columns + 4 * t, chunk + 16 * t, 16);
-  return load(columns);
-}
+// Four dense vectors of 16 columns hold a chunk's values: tile t column n is number 16 (n / 4) + 4 t + n % 4. at(j) is
+// numbers 16 j ... 16 j + 15.
+struct ValueColumns {
+  __m512 low[2];   // the first two quarters of tiles 0 and 1, and of tiles 2 and 3
+  __m512 high[2];  // their last two
 
-// Two rows of 32 as two rows of pairs, in the order that value_columns undoes.
+  [[gnu::always_inline]] explicit inline ValueColumns(const float* tiles) {
+    const __m512 t0 = _mm512_loadu_ps(tiles), t1 = _mm512_loadu_ps(tiles + 16);
+    const __m512 t2 = _mm512_loadu_ps(tiles + 32), t3 = _mm512_loadu_ps(tiles + 48);
+    low[0] = _mm512_shuffle_f32x4(t0, t1, 0x44);
+    low[1] = _mm512_shuffle_f32x4(t2, t3, 0x44);
+    high[0] = _mm512_shuffle_f32x4(t0, t1, 0xee);
+    high[1] = _mm512_shuffle_f32x4(t2, t3, 0xee);
+  }
+  [[gnu::always_inline]] inline F32x16 at(int64_t j) const {
+    const __m512* half = j < 2 ? low : high;
+    const __m512 r = j % 2 == 0 ? _mm512_shuffle_f32x4(half[0], half[1], 0x88)  //
+                                : _mm512_shuffle_f32x4(half[0], half[1], 0xdd);
+    return {{(NativeF32)r}};
+  }
+};
+
+// Two rows of 32 as two rows of pairs, in the order that ValueColumns undoes.
 struct Pairs {
   __m512i first;   // tile t, or t + 2
   __m512i second;  // tile t + 1

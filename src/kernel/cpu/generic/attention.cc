@@ -4,8 +4,8 @@
 // and their sum; then weighted values are vectors over the value dimension, in registers over the positions.
 // Multiply-adds are queries * positions * (key_dim + value_dim) / 16; expanding a key of e4m3 costs as much as two
 // queries.
-#include "kernel/cpu/generic/attention_driver.h"
 #include "kernel/cpu/generic/kernels.h"
+#include "kernel/cpu/generic/split_attention.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
@@ -18,6 +18,7 @@ constexpr int64_t kColumnsInL1 = 8 * kLanes;  // of all positions of a split: 32
 struct VectorCore {
   static constexpr int64_t kQueries = 2 * kLanes;
   static constexpr int64_t kSplitPositions = kBlock;
+  static constexpr int64_t kTeamPositions = kBlock;
 
   // The scratch of one worker.
   struct alignas(64) Scratch {
@@ -31,12 +32,9 @@ struct VectorCore {
   };
   static constexpr int64_t kScratchBytes = (sizeof(Scratch) + 63) / 64 * 64;
 
-  static int64_t width(int64_t value_dim) { return padded(value_dim); }
-  static int64_t queries_kept(int64_t count) { return padded(count); }  // that a partial has room for
-  [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
-  [[gnu::always_inline]] static inline F32x16 columns_at(const float* values, int64_t i) { return load(values + i); }
   static void load_queries(const QueryGroup& group, std::byte* scratch);
-  static void attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out);
+  static void attend_split(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out);
+  static void attend(const QueryGroup& group, const Team& team) { attend_in_splits<VectorCore>(group, team); }
 };
 
 void VectorCore::load_queries(const QueryGroup& group, std::byte* scratch) {
@@ -210,7 +208,7 @@ template <class F>
   for (; first < queries; ++first) f.template operator()<1>(first);
 }
 
-void VectorCore::attend(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out) {
+void VectorCore::attend_split(const QueryGroup& group, int64_t split_begin, std::byte* scratch, const Partial& out) {
   auto& s = *reinterpret_cast<Scratch*>(scratch);
   const Attention& a = *group.attention;
   const Visible any_sees = group.visible_to_any();
