@@ -13,7 +13,7 @@ namespace {
 // CPU.
 constexpr int kSpins = 2000;
 
-// WorkerPool::call_: workers that entered in the low 16 bits, then one bit for closed, then the call's number.
+// WorkerPool::Call::state: workers that entered in the low 16 bits, then one bit for closed, then the call's number.
 constexpr uint64_t kEnteredMask = 0xffff;
 constexpr uint64_t kClosed = 0x10000;
 constexpr int kNumberShift = 17;
@@ -58,25 +58,26 @@ static void spin_until(const Done& done) {
   }
 }
 
-void WorkerPool::run_erased(Erased function, void* context, Comers comers) {
+void WorkerPool::run_task(Task task, void* context, Comers comers) {
+  call_.next = 0;
   if (threads_.empty()) {
-    function(context, 0, 1);
+    task(context, 0, 1, &call_.next);
     return;
   }
-  function_ = function;
-  context_ = context;
+  call_.task = task;
+  call_.context = context;
   finished_.store(0, std::memory_order_relaxed);
-  const uint64_t number = number_of(call_.load(std::memory_order_relaxed)) + 1;
-  call_.store(number << kNumberShift, std::memory_order_seq_cst);
+  const uint64_t number = number_of(call_.state.load(std::memory_order_relaxed)) + 1;
+  call_.state.store(number << kNumberShift, std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard lock(mutex_);
     wake_.notify_all();
   }
-  function(context, 0, workers());
+  task(context, 0, workers(), &call_.next);
   if (comers == Comers::kAll) {
-    spin_until([&] { return (call_.load(std::memory_order_relaxed) & kEnteredMask) == threads_.size(); });
+    spin_until([&] { return (call_.state.load(std::memory_order_relaxed) & kEnteredMask) == threads_.size(); });
   }
-  const uint64_t entered = call_.fetch_or(kClosed, std::memory_order_acq_rel) & kEnteredMask;
+  const uint64_t entered = call_.state.fetch_or(kClosed, std::memory_order_acq_rel) & kEnteredMask;
   spin_until([&] { return finished_.load(std::memory_order_acquire) == entered; });
 }
 
@@ -84,7 +85,8 @@ void WorkerPool::run_erased(Erased function, void* context, Comers comers) {
 bool WorkerPool::enter(uint64_t call) {
   const uint64_t number = number_of(call);
   while (number_of(call) == number && (call & kClosed) == 0) {
-    if (call_.compare_exchange_weak(call, call + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return true;
+    if (call_.state.compare_exchange_weak(call, call + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      return true;
   }
   return false;
 }
@@ -94,7 +96,7 @@ void WorkerPool::worker_loop(int worker) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   uint64_t seen = 0;
-  const auto is_new = [&] { return number_of(call_.load(std::memory_order_seq_cst)) != seen; };
+  const auto is_new = [&] { return number_of(call_.state.load(std::memory_order_seq_cst)) != seen; };
   for (;;) {
     for (int spins = 0; !is_new() && spins < kSpins; ++spins) {
       if (stopping_.load(std::memory_order_relaxed)) return;
@@ -107,10 +109,10 @@ void WorkerPool::worker_loop(int worker) {
       sleepers_.fetch_sub(1, std::memory_order_relaxed);
       if (stopping_.load()) return;
     }
-    const uint64_t call = call_.load(std::memory_order_acquire);
+    const uint64_t call = call_.state.load(std::memory_order_acquire);
     seen = number_of(call);
     if (!enter(call)) continue;
-    function_(context_, worker, workers());
+    call_.task(call_.context, worker, workers(), &call_.next);
     finished_.fetch_add(1, std::memory_order_release);
   }
 }

@@ -41,7 +41,7 @@ TEST(WorkerPool, SharedWorkIsDoneOnce) {
       std::vector<int> visits(static_cast<size_t>(tasks), 0);
       std::atomic<int> next{0}, inside{0};
       std::vector<int> comers(static_cast<size_t>(workers), 0);
-      pool.share([&](int worker, int count) {
+      pool.share([&](int worker, int count, int64_t*) {
         EXPECT_EQ(count, workers);
         comers[static_cast<size_t>(worker)]++;
         inside++;
@@ -61,7 +61,7 @@ TEST(WorkerPool, SharedWorkGetsHelp) {
   WorkerPool pool(2);
   std::atomic<bool> helped{false};
   // The caller stays in the call until the other one has come.
-  pool.share([&](int worker, int) {
+  pool.share([&](int worker, int, int64_t*) {
     if (worker == 1) helped = true;
     while (!helped) std::this_thread::yield();
   });
@@ -72,7 +72,7 @@ TEST(WorkerPool, CallsOfBothKindsFollowEachOther) {
   WorkerPool pool(3);
   for (int call = 0; call < 1000; ++call) {
     std::atomic<int> calls{0}, shared{0};
-    pool.share([&](int, int) { shared++; });
+    pool.share([&](int, int, int64_t*) { shared++; });
     EXPECT_GE(shared, 1);
     pool.run([&](int, int) { calls++; });
     EXPECT_EQ(calls, 3);

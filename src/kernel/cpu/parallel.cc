@@ -9,8 +9,9 @@ int workers_of(WorkerPool& pool) {
   return pool.workers();
 }
 
-void share_with_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers), void* context) {
-  pool.share([=](int worker, int workers) { task(context, worker, workers); });
+void share_with_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers, int64_t* next) noexcept,
+                        void* context) {
+  pool.share(task, context);
 }
 
 std::byte* thread_scratch() {

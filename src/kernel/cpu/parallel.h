@@ -14,8 +14,10 @@ namespace strobe::kernel {
 
 [[nodiscard]] int workers_of(WorkerPool& pool);
 
-// Runs task(context, worker, workers) on the calling thread and on those workers that come in time (WorkerPool::share).
-void share_with_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers), void* context);
+// Runs task(context, worker, workers, next) on the calling thread and on those workers that come in time
+// (WorkerPool::share).
+void share_with_workers(WorkerPool& pool, void (*task)(void* context, int worker, int workers, int64_t* next) noexcept,
+                        void* context);
 
 // Scratch memory of the calling thread, 64-byte aligned, kScratchBytes long, contents undefined. A kernel owns it for
 // the length of its work on that thread; nothing in it survives a call. Thread-local and of fixed size: kernels never

@@ -51,13 +51,14 @@ struct alignas(64) Own {
   std::byte keys[4][2][2][kTileBytes];                            // chunk, half of it, 16 keys
   std::byte values[kSplitSteps][4][kTileBytes];                   // of one chunk: [32 keys in pairs][16 columns]
   float sums[kMaxQueries][kChunk];                                // of one split and chunk
+  float total[kMaxQueries][kChunk];                               // of all splits, where they are one wave
 };
 
 // What the workers of a group share, in the memory of the one that called the others.
 struct alignas(64) Shared {
   float scores[kWave][kQueryTiles][kSplit][16];                    // key, query
   std::byte weights[kWave][kQueryTiles][kSplitSteps][kTileBytes];  // [16 queries][32 keys]
-  float values[kMaxValueChunks][kMaxQueries][kChunk];              // of all splits so far
+  float values[kMaxValueChunks][kMaxQueries][kChunk];              // of all splits so far, where they are more
   float max[kWave][kMaxQueries];                                   // of a split
   float sum[kWave][kMaxQueries];
   float keep[kWave][kMaxQueries];  // the factor of what was folded before a split
@@ -183,14 +184,16 @@ void score(Own& own, const Source& keys, const std::byte* const* key_rows, int64
     const int64_t end = smaller(begin + kChunksAtOnce, keys.chunks());
     for (int64_t step = steps.begin; step < steps.end; ++step) {
       const std::byte* const* rows = key_rows + step * kStepKeys;
-      const int64_t ahead = step + 1 < steps.end ? kStepKeys : 0;
+      // The rows of the next step, in as many parts as there are chunks; later chunks find them in L2.
+      const int64_t rows_ahead = begin == 0 && step + 1 < steps.end ? kStepKeys : 0;
       load_scores<kTwo>(scores, begin == 0, step * kStepKeys, 0);
       // Four chunks' room goes round: nothing older is asked for again.
       for (int64_t chunk = begin; chunk < end; ++chunk) {
+        prefetch_rows(keys, rows + kStepKeys, rows_ahead * chunk / end, rows_ahead * (chunk + 1) / end);
         if (keys.whole(chunk)) {
-          expand_keys<kType, true>(keys, rows, ahead, chunk, &running, own.keys[chunk % 4]);
+          expand_keys<kType, true>(keys, rows, chunk, &running, own.keys[chunk % 4]);
         } else {
-          expand_keys<kType, false>(keys, rows, ahead, chunk, &running, own.keys[chunk % 4]);
+          expand_keys<kType, false>(keys, rows, chunk, &running, own.keys[chunk % 4]);
         }
         if (chunk > begin) multiply_keys<kTwo>(own, own.keys[(chunk - 1) % 4], chunk - 1, 0);
       }
@@ -396,8 +399,8 @@ class TileAttention {
   void compute_weights();
   void fold_all_sums();
   void compute_values(int64_t chunk, Own& own);
-  void fold_values(int64_t chunk, int64_t split, const float (*sums)[kChunk]);
-  void write_results(int64_t chunk);
+  void fold_values(int64_t split, const float (*sums)[kChunk], float (*total)[kChunk]) const;
+  void write_results(int64_t chunk, const float (*total)[kChunk]) const;
   void note_infinite(const Source& source, const std::byte* const (*rows)[kSplit]);
   void write_spoiled();
 
@@ -464,7 +467,7 @@ void TileAttention::begin_wave(int64_t first_split, int64_t splits) {
 int64_t TileAttention::cut_into_runs(Run* runs) const {
   int64_t steps = 0;
   for (int64_t split = 0; split < splits_; ++split) steps += steps_[split].end - steps_[split].begin;
-  const int64_t most = splits_ % team_.workers() == 0 ? kSplitSteps : divide_up(steps, team_.workers());
+  const int64_t most = smaller(kSplitSteps, divide_up(steps, team_.workers()));
   int64_t count = 0;
   for (int64_t split = 0; split < splits_; ++split) {
     for (int64_t step = steps_[split].begin; step < steps_[split].end; step += most) {
@@ -479,17 +482,18 @@ void TileAttention::compute_scores() {
   const int64_t count = cut_into_runs(runs);
   const StoreKernels& kernels = kernels_of(a_.k.dtype);
   const auto compute = tiles_ > 1 ? kernels.score_two : kernels.score_one;
-  alignas(64) int64_t next = 0;
   bool infinite = false;
   const Team alone;
-  (count > 1 ? team_ : alone).on_all([&] {
+  (count > 1 ? team_ : alone).on_all([&](const auto& take) {
     Own& own = own_memory();
     __m512i largest = _mm512_setzero_si512();
     bool begun = false;
-    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < count;) {
+    for (int64_t i; (i = take(1)) < count;) {
+      const Run& run = runs[i];
+      const std::byte* const* rows = s_.key_rows[run.split] + run.steps.begin * kStepKeys;
+      prefetch_rows(keys_, rows, 0, kStepKeys);
       if (!begun) load_queries(group_, s_, own), configure_tiles({.first = 16, .second = 16});
       begun = true;
-      const Run& run = runs[i];
       compute(own, keys_, s_.key_rows[run.split], tiles_, run.steps, s_.scores[run.split], &largest);
     }
     if (!begun) return;
@@ -527,23 +531,31 @@ void TileAttention::fold_all_sums() {
   }
 }
 
-void TileAttention::fold_values(int64_t chunk, int64_t split, const float (*sums)[kChunk]) {
+void TileAttention::fold_values(int64_t split, const float (*sums)[kChunk], float (*total)[kChunk]) const {
   for (int64_t query = 0; query < group_.count; ++query) {
     const F32x16 keep = splat(s_.keep[split][query]), add = splat(s_.add[split][query]);
-    float* to = s_.values[chunk][query];
+    float* to = total[query];
     for (int64_t i = 0; i < kChunk; i += kLanes) store(to + i, fma(load(to + i), keep, load(sums[query] + i) * add));
   }
 }
 
 // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).
-void TileAttention::write_results(int64_t chunk) {
+void TileAttention::write_results(int64_t chunk, const float (*total)[kChunk]) const {
+  const int64_t left = smaller(kChunk, a_.value_dim - chunk * kChunk);
   for (int64_t query = 0; query < group_.count; ++query) {
-    const ValueColumns columns(s_.values[chunk][query]);
+    const ValueColumns columns(total[query]);
     const F32x16 factor = splat(s_.factor[query]);
-    const int64_t column = s_.head[query] * a_.value_dim;
-    for (int64_t i = chunk * kChunk; i < smaller((chunk + 1) * kChunk, a_.value_dim); i += kLanes) {
-      const F32x16 value = columns.at(i % kChunk / kLanes) * factor + splat(0.0F);
-      set(a_.out, s_.row[query], column + i, smaller(kLanes, a_.value_dim - i), value);
+    const int64_t column = s_.head[query] * a_.value_dim + chunk * kChunk;
+    const auto value = [&](int64_t j) __attribute__((always_inline)) {
+      return columns.at(j) * factor + splat(0.0F);
+    };
+    if (left == kChunk && a_.out.dtype == DType::kBf16) {
+      store_pair(const_cast<Bf16*>(row_bf16(a_.out, s_.row[query])) + column, value(0), value(1));
+      store_pair(const_cast<Bf16*>(row_bf16(a_.out, s_.row[query])) + column + 32, value(2), value(3));
+      continue;
+    }
+    for (int64_t i = 0; i < left; i += kLanes) {
+      set(a_.out, s_.row[query], column + i, smaller(kLanes, left - i), value(i / kLanes));
     }
   }
 }
@@ -552,15 +564,15 @@ void TileAttention::compute_values(int64_t chunk, Own& own) {
   const StoreKernels& kernels = kernels_of(a_.v.dtype);
   const auto compute = tiles_ > 1 ? kernels.add_two : kernels.add_one;
   __m512i largest = _mm512_setzero_si512();
+  auto* total = first_wave_ && last_wave_ ? own.total : s_.values[chunk];
   for (int64_t split = 0; split < splits_; ++split) {
     const bool first = first_wave_ && split == 0;
-    const ChunkOfSplit c = {
-        .weights = s_.weights[split], .values = own.values, .sums = first ? s_.values[chunk] : own.sums};
+    const ChunkOfSplit c = {.weights = s_.weights[split], .values = own.values, .sums = first ? total : own.sums};
     const std::byte* const* rows = one_store_ ? s_.key_rows[split] : s_.value_rows[split];
     compute(own, values_, rows, chunk, tiles_, steps_[split], c, &largest);
-    if (!first) fold_values(chunk, split, own.sums);
+    if (!first) fold_values(split, own.sums, total);
   }
-  if (last_wave_) write_results(chunk);
+  if (last_wave_) write_results(chunk, total);
   if (kernels.has_infinite(largest)) __atomic_store_n(&infinite_values_, true, __ATOMIC_RELAXED);
 }
 
@@ -595,10 +607,8 @@ void TileAttention::run() {
   int64_t split = visible.first / kSplit;
   if (visible.first >= visible.last) {
     __builtin_memset(s_.factor, 0, sizeof s_.factor);
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      __builtin_memset(s_.values[chunk], 0, sizeof s_.values[chunk]);
-      write_results(chunk);
-    }
+    __builtin_memset(s_.values[0], 0, sizeof s_.values[0]);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) write_results(chunk, s_.values[0]);
     return;
   }
   for (; split < end; split += kWave, first_wave_ = false) {

@@ -103,6 +103,11 @@ struct Pairs {
   return {.first = _mm512_unpacklo_epi16(even_row, odd_row), .second = _mm512_unpackhi_epi16(even_row, odd_row)};
 }
 
+// 32 numbers as bf16, rounded to the nearest; subnormal ones become 0, as the tile unit takes them.
+[[gnu::always_inline]] static inline void store_pair(Bf16* to, F32x16 low, F32x16 high) {
+  _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh((__m512)high.part[0], (__m512)low.part[0]));
+}
+
 // 16 rows of 16 32-bit words, transposed.
 [[gnu::always_inline]] static inline void transpose_words(__m512i (&r)[16]) {
   __m512i a[16], b[16];

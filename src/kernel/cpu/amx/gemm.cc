@@ -14,6 +14,7 @@
 // Narrow products read each weight once: out * in * 2 bytes (NVFP4 9/16 of a byte) at what memory gives (measured on a
 // Xeon of the fourth generation: 25 GB/s a core from L3, 7 bytes a cycle), against 16 cycles a KiB of bf16 in the tile
 // unit. Wide ones are limited by loading tiles: 4 KiB from L1 or L2 for 64 cycles of multiplication.
+#include "kernel/cpu/amx/expand.h"
 #include "kernel/cpu/amx/kernels.h"
 #include "kernel/cpu/amx/nvfp4.h"
 #include "kernel/cpu/amx/tiles.h"
@@ -336,10 +337,24 @@ template <bool kAccumulate, class T>
   }
 }
 
+// The same of two tiles side by side, as bf16.
+inline void write_row_pairs(const float (&first)[16][16], const float (&second)[16][16], int64_t rows, float factor,
+                            Bf16* y, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r, y += stride) {
+    store_pair(y, load(first[r]) * splat(factor), load(second[r]) * splat(factor));
+  }
+}
+
 void TileGemm::write(int64_t row_tile, int64_t tile, int64_t tiles) {
   const GemmProblem& p = *problem_;
   const int64_t row = unit_.row_begin + row_tile * 16;
   const int64_t rows = rows_of_tile(row_tile);
+  const int64_t first_column = (unit_.tile_begin + tile) * kTileRows;
+  if (tiles == 2 && p.y.dtype == DType::kBf16 && first_column + 2 * kTileRows <= p.weight.out) {
+    const auto& sums = scratch_.sums[row_tile];
+    Bf16* y = const_cast<Bf16*>(row_bf16(p.y, row)) + first_column;
+    return write_row_pairs(sums[tile], sums[tile + 1], rows, factor_, y, p.y.stride);
+  }
   for (int64_t t = tile; t < tile + tiles; ++t) {
     const int64_t column = (unit_.tile_begin + t) * kTileRows;
     const auto& sums = scratch_.sums[row_tile][t];

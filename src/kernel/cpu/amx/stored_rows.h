@@ -87,20 +87,26 @@ static inline bool has_infinite(__m512i largest) {
                                : _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) != 0;
 }
 
-// One chunk of a step's 32 keys as key tiles; asks for the same chunk of the next step's keys.
+// Asks for rows [begin, end), in the order in which they lie: that is what the machine's own prefetching follows.
+[[gnu::always_inline]] static inline void prefetch_rows(const Source& source, const std::byte* const* rows,
+                                                        int64_t begin, int64_t end) {
+  const int64_t bytes = source.dim * source.number_bytes();
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows[i] + at);
+  }
+}
+
+// One chunk of a step's 32 keys as key tiles.
 template <DType kType, bool kWhole>
-[[gnu::always_inline]] static inline void expand_keys(const Source& source, const std::byte* const* rows, int64_t ahead,
-                                                      int64_t chunk, __m512i* largest,
-                                                      std::byte (*tiles)[2][kTileBytes]) {
+[[gnu::always_inline]] static inline void expand_keys(const Source& source, const std::byte* const* rows, int64_t chunk,
+                                                      __m512i* largest, std::byte (*tiles)[2][kTileBytes]) {
   const E4m3Expander e4m3 = source.e4m3;  // by value: in registers
   const int64_t left = kWhole ? kChunk : source.dim - chunk * kChunk;
-  const int64_t chunk_bytes = kChunk * source.number_bytes();
   __m512i running = *largest;
   for (int64_t half = 0; half < 2; ++half) {
     std::byte* low = tiles[0][half];
     std::byte* high = tiles[1][half];
     for (int64_t key = 16 * half; key < 16 * half + 16; ++key, low += kTileStride, high += kTileStride) {
-      __builtin_prefetch(rows[key + ahead] + chunk * chunk_bytes);
       const Halves h = read_chunk<kType, kWhole>(e4m3, rows[key], chunk, left, &running);
       _mm512_store_si512(low, h.low);
       _mm512_store_si512(high, h.high);

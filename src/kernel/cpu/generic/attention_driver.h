@@ -127,12 +127,15 @@ struct Team {
   WorkerPool* pool = nullptr;  // null: the calling thread alone
 
   int workers() const { return pool == nullptr ? 1 : workers_of(*pool); }
-  // f() on one or more workers, among whom it deals out its work itself.
+  // As on_workers of tasks.h.
   template <class F>
   void on_all(const F& f) const {
-    if (pool == nullptr) return f();
-    auto task = [&](int, int) { f(); };
-    on_workers(*pool, task);
+    if (pool != nullptr) return on_workers(*pool, f);
+    int64_t next = 0;
+    f([&](int64_t n) {
+      next += n;
+      return next - n;
+    });
   }
   // As in_chunks of tasks.h.
   template <class F>

@@ -7,7 +7,7 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
-// f(row, column, count) for all vectors of [rows, dim]; numbers_worth_sharing of them take about 4 us on one worker.
+// f(row, column, count) for all vectors of [rows, dim]; numbers_worth_sharing of them take some us on one worker.
 template <class F>
 void for_vectors(WorkerPool& pool, int64_t rows, int64_t dim, int64_t numbers_worth_sharing, const F& f) {
   const int64_t width = greater(1, dim);
@@ -22,7 +22,7 @@ void for_vectors(WorkerPool& pool, int64_t rows, int64_t dim, int64_t numbers_wo
 }  // namespace
 
 void silu_mul(WorkerPool& pool, const SiluMul& c) {
-  for_vectors(pool, c.rows, c.dim, 16 * 1024, [&](int64_t row, int64_t i, int64_t count) {
+  for_vectors(pool, c.rows, c.dim, 6 * 1024, [&](int64_t row, int64_t i, int64_t count) {
     const F32x16 gate = get(c.gate, row, i, count);
     set(c.y, row, i, count, gate * sigmoid(gate) * get(c.up, row, i, count));
   });

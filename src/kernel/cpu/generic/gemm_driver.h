@@ -80,12 +80,11 @@ static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeComput
     return;
   }
   const int64_t run = greater(1, units / (workers * kRunsPerWorker));
-  alignas(64) int64_t next = 0;
-  auto task = [&](int, int) {
+  auto task = [&](const auto& take) {
     auto compute = make_compute();
     int64_t first = 0, first_unit = 0;
     for (;;) {
-      const int64_t begin = __atomic_fetch_add(&next, run, __ATOMIC_RELAXED);
+      const int64_t begin = take(run);
       if (begin >= units) return;
       compute_units(call, begin, smaller(begin + run, units), &first, &first_unit, compute);
     }

@@ -78,13 +78,12 @@ static inline void attend_in_splits(const QueryGroup& group, const Team& team) {
   const int64_t end = divide_up(visible.last, Core::kSplitPositions);
   for (int64_t begin = visible.first / Core::kSplitPositions; begin < end; begin += slots) {
     const int64_t wave_end = smaller(end, begin + slots);
-    alignas(64) int64_t next = begin;
-    team.on_all([&] {
+    team.on_all([&](const auto& take) {
       std::byte* scratch = thread_scratch();
       std::byte* slot = scratch + Core::kScratchBytes + slot_bytes;
       bool loaded = false;
       for (;; slot += slot_bytes) {
-        const int64_t split = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED);
+        const int64_t split = begin + take(1);
         if (split >= wave_end) return;
         if (!loaded) Core::load_queries(group, scratch);
         loaded = true;

@@ -5,11 +5,16 @@
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
-// f(worker, workers) on the calling thread and on those workers that come while it runs there: f deals out its work.
+// f(take) on the calling thread and on those workers that come while it runs there: f deals out its work by
+// take(n), which returns the first of the next n pieces, counted from 0 on.
 template <class F>
-static inline void on_workers(WorkerPool& pool, F& f) {
+static inline void on_workers(WorkerPool& pool, const F& f) {
   share_with_workers(
-      pool, [](void* context, int worker, int workers) { (*static_cast<F*>(context))(worker, workers); }, &f);
+      pool,
+      [](void* context, int, int, int64_t* next) noexcept {
+        (*static_cast<const F*>(context))([next](int64_t n) { return __atomic_fetch_add(next, n, __ATOMIC_RELAXED); });
+      },
+      const_cast<F*>(&f));
 }
 
 // f(begin, end) over [0, count), in runs of `grain` dealt out one by one; on the calling thread alone where the whole
@@ -20,10 +25,9 @@ static inline void in_chunks(WorkerPool& pool, int64_t count, int64_t grain, int
     if (count > 0) f(int64_t{0}, count);
     return;
   }
-  alignas(64) int64_t next = 0;
-  auto task = [&](int, int) {
+  auto task = [&](const auto& take) {
     for (;;) {
-      const int64_t begin = __atomic_fetch_add(&next, grain, __ATOMIC_RELAXED);
+      const int64_t begin = take(grain);
       if (begin >= count) return;
       f(begin, begin + grain < count ? begin + grain : count);
     }
