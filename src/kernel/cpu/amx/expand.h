@@ -9,10 +9,9 @@
 #include <immintrin.h>
 
 #include "kernel/cpu/generic/rows.h"
+#include "kernel/cpu/generic/stored_rows.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
-
-inline constexpr int64_t kChunk = 64;
 
 struct Halves {
   __m512i low;   // 32 bf16

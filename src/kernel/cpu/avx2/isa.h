@@ -45,12 +45,12 @@ using NativeU32 [[gnu::vector_size(32)]] = uint32_t;
 }
 
 // 8 e4m3 codes: their bits moved into those of half precision, which has the same form with a bias larger by 8 and
-// knows subnormals.
+// knows subnormals: so they come 2^8 times smaller.
 inline constexpr bool kNativeHalves = true;
 [[gnu::always_inline]] static inline NativeF32 native_load_e4m3(const void* p) {
   const __m128i wide = _mm_cvtepi8_epi16(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   const __m128i halves = _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16(static_cast<int16_t>(0xbf80)));
-  return (NativeF32)_mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0F));
+  return (NativeF32)_mm256_cvtph_ps(halves);
 }
 
 // Entry codes[lane] & 15 of the 4-bit floats: the magnitude from a table of 8 (vpermps reads 3 bits), then the sign.

@@ -42,12 +42,12 @@ using NativeU32 [[gnu::vector_size(64)]] = uint32_t;
 }
 
 // 16 e4m3 codes: their bits moved into those of half precision, which has the same form with a bias larger by 8 and
-// knows subnormals.
+// knows subnormals: so they come 2^8 times smaller.
 inline constexpr bool kNativeHalves = true;
 [[gnu::always_inline]] static inline NativeF32 native_load_e4m3(const void* p) {
   const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
-  return (NativeF32)_mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256.0F));
+  return (NativeF32)_mm512_cvtph_ps(halves);
 }
 
 // Entry codes[lane] & 15 of the 4-bit floats (vpermps reads 4 bits).

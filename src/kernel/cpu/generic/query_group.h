@@ -1,7 +1,7 @@
-// Attention, the part that MLA and GQA, vector and tile kernels have in common: what is computed, and by whom.
+// Attention as MLA and GQA, vector and tile kernels see it: what is computed, and by whom.
 //
-// Queries are the (row, head) pairs of a request that look at the same stored head; a group is up to Core::kQueries of
-// them, which share the reading of keys. Positions are cut into splits at absolute multiples of a core's own length.
+// Queries are the (row, head) pairs of a request that look at the same stored head; a group is up to kMaxQueries of
+// them, which share the reading of keys. Positions are cut into splits at absolute multiples of kSplit.
 // Each split leaves a maximum, a sum of exponentials and weighted values, folded in ascending order of splits. Always,
 // however long the context and however many workers: so a row's result depends on nothing but its own keys. Where there
 // are fewer groups than workers, these share a group (Team).
@@ -118,10 +118,6 @@ static inline QueryGroup group_at(const Attention& a, int64_t request, int64_t i
           .first_visible = a.first_visible == nullptr ? 0 : a.first_visible[request]};
 }
 
-static inline int64_t padded(int64_t dim) {
-  return divide_up(dim, kLanes) * kLanes;
-}
-
 // Who computes a group: the calling thread, or all workers of a pool.
 struct Team {
   WorkerPool* pool = nullptr;  // null: the calling thread alone
@@ -144,38 +140,5 @@ struct Team {
     if (count > 0) f(int64_t{0}, count);
   }
 };
-
-// A core has
-//   kQueries         the most queries of a group,
-//   kTeamPositions   of which a team's workers may take one run each,
-//   attend(group, team)
-template <class Core>
-static inline void run_attention(WorkerPool& pool, const Attention& a) {
-  check_limit("key dimension", a.key_dim, kMaxAttentionKeyDim);
-  check_limit("value dimension", a.value_dim, kMaxAttentionValueDim);
-  if (a.heads == 0) return;
-  int64_t groups = 0;
-  int64_t most_runs = 0;
-  int64_t work = 0;  // numbers multiplied, in thousands
-  for (int64_t i = 0; i < a.request_count; ++i) {
-    const AttentionRequest& request = a.requests[i];
-    groups += groups_of_head(a, i, Core::kQueries) * a.kv_heads;
-    most_runs = greater(most_runs, divide_up(request.key_count, Core::kTeamPositions));
-    work += request.row_count * a.heads * request.key_count * (a.key_dim + a.value_dim) / 1024;
-  }
-  const int workers = workers_of(pool);
-  // Together where groups would leave workers without work, or with one more than others have.
-  const bool uneven = groups < workers || (groups < 2 * workers && groups % workers != 0);
-  const Team team = {.pool = workers > 1 && uneven && most_runs > 1 ? &pool : nullptr};
-  const int64_t worth_sharing = team.pool != nullptr || work < 128 ? groups + 1 : 2;
-  in_chunks(pool, groups, 1, worth_sharing, [&](int64_t begin, int64_t end) {
-    int64_t request = 0, before = 0;
-    for (int64_t g = begin; g < end; ++g) {
-      for (int64_t n; g - before >= (n = groups_of_head(a, request, Core::kQueries) * a.kv_heads); ++request)
-        before += n;
-      Core::attend(group_at(a, request, g - before, Core::kQueries), team);
-    }
-  });
-}
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE
