@@ -238,6 +238,26 @@ TEST(MlaDecode, BatchInvariantWhereSplitsGrow) {
   expect_attention_invariant(table(), options(2, {2053, 9, 130}));
 }
 
+// In a large call a block of threads has several splits of a row and folds them as it goes; alone each has its own, and
+// the merge folds them. Shares of the work begin anywhere in a group of splits.
+TEST(MlaDecode, SameBytesHoweverSplitsAreDealtOut) {
+  const AttentionOptions o = options(8, {2100, 1020, 700, 2040, 66, 999, 1200, 2052, 1500});
+  const AttentionCase c(o, 21);
+  for (const int rows : {8, 33, 66}) {
+    std::vector<Chunk> chunks;
+    for (int r = 0; r < static_cast<int>(o.lengths.size()); ++r) chunks.push_back(tail(o, r, rows));
+    const Matrix all = c.run(table(), chunks, DType::kBf16, DType::kBf16);
+    int64_t row = 0;
+    for (const Chunk& chunk : chunks) {
+      const Matrix alone = c.run(table(), {chunk}, DType::kBf16, DType::kBf16);
+      for (int64_t i = 0; i < alone.rows(); ++i, ++row) {
+        ASSERT_TRUE(all.row_bytes(row) == alone.row_bytes(i)) << "request " << chunk.request << ", row " << i;
+      }
+    }
+    ASSERT_EQ(row, all.rows());
+  }
+}
+
 // More requests and items than the list of a block of threads holds, and timing that differs from run to run.
 TEST(MlaDecode, SameBytesEveryTime) {
   const AttentionOptions o = options(64, {2100, 1020, 700, 1024, 1, 65, 999, 1200});

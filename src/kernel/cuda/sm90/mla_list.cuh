@@ -104,6 +104,9 @@ __device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, i
     if (there) {
       const int each = split_pages(last_position);
       const int first_page = split * each;
+      const bool folds = split % kGroup != 0 && split % kGroup <= lane;  // the lanes before have the group's splits before
+      const int slot = folds ? split / kGroup * kGroup : split;
+      const unsigned whole = split == 0 ? 1U + kMaxSplits - splits : 1U;
       list.items[count + __popc(all & ((1U << lane) - 1))] = {
           .pages = request.pages + first_page,
           .page_count = min(each, last_position / kPage + 1 - first_page),
@@ -111,7 +114,9 @@ __device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, i
           .seen = last_position + 1 - first_page * kPage,
           .block = c.block_base + index,
           .split = split,
-          .signal = split == 0 ? 1U + kMaxSplits - splits + (static_cast<unsigned>(splits) << 16) : 1U,
+          .slot = slot,
+          .continues = split > 0 && lane > 0,
+          .signal = whole + (folds ? 0 : 1U << (16 + slot)),
           .info = {request.row_begin, request.first_position, rows}};
     }
     count += __popc(all);

@@ -4,6 +4,7 @@
 // comes from registers, and are widened on the way from shared memory to the tensor cores.
 #pragma once
 
+#include "kernel/cuda/sm90/mla_fold.cuh"
 #include "kernel/cuda/sm90/mla_query.cuh"
 #include "kernel/cuda/sm90/mla_shared.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
@@ -160,7 +161,7 @@ __device__ inline void multiply_scores(Scores& scores, const Shared& s, const Pl
 }
 
 // The references of rows that rise above their headroom move to the page's largest exponent (all rows' do on the first
-// page of an item). Exponents are taken along, outputs and sums are multiplied by `rescale` later.
+// page of a split). Exponents are taken along, outputs and sums are multiplied by `rescale` later.
 __device__ inline void move_references(Shared& s, const Place& place, bool first, Scores& exponents) {
   const int wg = place.warpgroup;
 #pragma unroll
@@ -178,11 +179,11 @@ __device__ inline void move_references(Shared& s, const Place& place, bool first
   if (row < kRowBlock) {
     const float(&all)[4][kRowBlock] = s.largest[wg];
     const float largest = fmaxf(fmaxf(all[0][row], all[1][row]), fmaxf(all[2][row], all[3][row]));
-    // A row that sees nothing of the item's first page sees nothing of the item.
+    // A row that sees nothing of the split's first page sees nothing of the split.
     const float move = (first || largest > kHeadroom) && largest != kMinusInfinity ? largest : 0;
     s.move[wg][row] = move;
     s.rescale[wg][row] = exp2_fast(-move);
-    s.minus_reference[row] -= move;
+    s.minus_reference[row] = (first ? 0 : s.minus_reference[row]) - move;
   }
   named_barrier_sync(kOwnBarrier + wg, 128);
 #pragma unroll
@@ -223,12 +224,12 @@ __device__ inline void rescale_output(Output& out, const Shared& s, int parity, 
   }
 }
 
-// The references of a thread's rows, negative.
+// The references of a thread's rows, negative; none yet before a split's first page.
 using References = float2[8];
-__device__ inline void read_references(References& minus, const Shared& s, const Place& place) {
+__device__ inline void read_references(References& minus, const Shared& s, const Place& place, bool first) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    minus[j] = *reinterpret_cast<const float2*>(&s.minus_reference[8 * j + place.column]);
+    minus[j] = first ? make_float2(0, 0) : *reinterpret_cast<const float2*>(&s.minus_reference[8 * j + place.column]);
   }
 }
 
@@ -282,26 +283,116 @@ __device__ inline void adjust_scores(Scores& scores, const Shared& s, int page, 
   mask_scores(scores, s, page, place);
 }
 
-// The pages of an item, in registers that all threads of a warp hold alike.
-struct Span {
-  int first_page;
-  int page_count;
-  int plain_pages;  // pages of the sequence whose scores every row of the block takes as they are
-};
+// Through L2; zeros if it is not wanted.
+__device__ inline uint4 load_cached_if(const uint4* from, bool wanted) {
+  uint4 x{};
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %5, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+      "@p ld.global.cg.v4.b32 {%0, %1, %2, %3}, [%4];\n}"
+      : "=&r"(x.x), "=&r"(x.y), "=&r"(x.z), "=&r"(x.w)
+      : "l"(from), "r"(static_cast<int>(wanted))
+      : "memory");
+  return x;
+}
+
+// A split ends: each row's sum over a warp's lanes, always in the same order, and its reference. The other warpgroup may
+// still be at its values, or at the next split's scores.
+__device__ inline void end_split(Shared& s, const Place& place, int turn, RowSums& sums) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    float sum = sums[i];
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
+    if (place.lane < 4) s.sums[turn][place.warpgroup * 4 + place.warp][i / 2 * 8 + place.column + i % 2] = sum;
+    sums[i] = 0;
+  }
+  const int row = place.thread;
+  if (place.warpgroup == 0 && row < kRowBlock) s.references[turn][row] = -s.minus_reference[row];
+  mbarrier_arrive(&s.together);
+}
+
+// What the outputs of a split are multiplied by, and what its group's splits so far are, for each row; so far they
+// become all up to this one.
+__device__ inline void weigh_split(const Params& p, Shared& s, const Item& item, const Place& place, int turn) {
+  const int row = place.thread;
+  if (row >= kRowBlock) return;
+  Share share{.reference = s.references[turn][row], .sum = 0};
+#pragma unroll
+  for (int warp = 0; warp < kMathWarps; ++warp) share.sum += s.sums[turn][warp][row];
+  s.inverse[place.warpgroup][row] = share.sum == 0 ? 0.0F : 1.0F / share.sum;
+  FoldWeights weights{.kept = __float2half2_rn(0), .added = __float2half2_rn(1)};
+  if (item.slot != item.split) {
+    const Share split = share;
+    share = s.so_far[place.warpgroup][row];
+    weights = fold_shares(share, split);
+  }
+  s.weights[place.warpgroup][row] = weights;
+  s.so_far[place.warpgroup][row] = share;
+  if (place.warpgroup == 0) p.shares[(int64_t{item.block} * kMaxSplits + item.slot) * kRowBlock + row] = share;
+}
+
+// The outputs of a split over its own sum, in f16, folded into those of its group so far, which this thread wrote: as
+// the former are packed, the latter take the registers that become free.
+__device__ inline void write_partial(const Params& p, Shared& s, Phases& phases, const Item& item, const Place& place,
+                                     const Output& out) {
+  const int64_t slot = int64_t{item.block} * kMaxSplits + item.slot;
+  uint4* to = p.partials + slot * kChunks * kMathThreads + place.warpgroup * 128 + place.thread;
+  const bool folds = item.slot != item.split;
+  const int turn = static_cast<int>(phases.next(kTogetherPhase));
+  mbarrier_wait(&s.together, turn);
+  weigh_split(p, s, item, place, turn);
+  named_barrier_sync(kOwnBarrier + place.warpgroup, 128);
+  uint4 split[kChunks];  // a chunk holds two numbers of each tile, of one row
+  uint4 so_far[kChunks];
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const float factor = s.inverse[place.warpgroup][chunk / 2 * 8 + place.column + chunk % 2];
+    uint32_t h[kOutTiles];
+#pragma unroll
+    for (int tile = 0; tile < kOutTiles; ++tile) {
+      const int at = chunk / 2 * 4 + chunk % 2;
+      h[tile] = pack_half(out[tile][at] * factor, out[tile][at + 2] * factor);
+    }
+    split[chunk] = make_uint4(h[0], h[1], h[2], h[3]);
+    so_far[chunk] = load_cached_if(to + chunk * kMathThreads, folds);
+  }
+#pragma unroll
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    const FoldWeights weights = s.weights[place.warpgroup][chunk / 2 * 8 + place.column + chunk % 2];
+    __stcg(to + chunk * kMathThreads, fold_numbers(weights, so_far[chunk], split[chunk]));
+  }
+  if (place.warpgroup == 0 && place.thread == 0 && item.split == 0) p.infos[item.block] = item.info;
+}
+
+__device__ inline void clear(Output& out) {
+#pragma unroll
+  for (int j = 0; j < 128; ++j) out[j / 32][j % 32] = 0;
+}
 
 // Each warpgroup owns every second page's scores and softmax, and half of the numbers of the output. In turn: scores
 // and softmax of an own page, then the values of the other's page before it and of its own. The four warps that publish
-// a page's probabilities have waited for all of the page: whoever waits for them need not.
-__device__ inline void run_pages(Shared& s, const Span& span, const Place& place, float log2_scale, HalfPage& next,
-                                 Phases& phases, Output& out, RowSums& sums, bool timed) {
+// a page's probabilities have waited for all of the page: whoever waits for them need not. All splits but the last have
+// an even number of pages: warpgroup 0 begins them, and writes the outputs of the one before only then; warpgroup 1 ends
+// them.
+//
+// `pages` of s.run and `plain_pages`, whose scores every row takes as they are: in registers that all threads of a warp
+// hold alike. What is seldom needed is read from shared memory.
+__device__ inline void run_pages(const Params& p, Shared& s, int pages, int plain_pages, const Place& place,
+                                 HalfPage& next, Phases& phases, Output& out, RowSums& sums, bool timed) {
   const int wg = place.warpgroup;
   const int other = 1 - wg;
   HalfPage own = next.after(2 * wg);
+  const auto end = [&] { end_split(s, place, phases.now(kTogetherPhase), sums); };
+  const auto write = [&](int last_page) {
+    if (timed && s.stages.first_outputs == 0) s.stages.first_outputs = clock64();
+    write_partial(p, s, phases, s.list.items[s.run.first_item + last_page / s.run.split_pages], place, out);
+  };
   int page = wg;
-  for (; page < span.page_count; page += 2, own = own.after(4)) {
+  int left = wg == 0 ? 0 : s.run.split_pages - 1;  // of the split; 0 on the first page
+  for (; page < pages; page += 2, own = own.after(4)) {
     const HalfPage keys = own.after(place.warp / 2);
     mbarrier_wait(&s.full[keys.slot], keys.parity);
-    if (timed && page == 0) s.stages.first_page = clock64();
+    if (timed && s.stages.first_page == 0) s.stages.first_page = clock64();
     Scores scores;
     start_scores(scores, slot_address(keys), place);
     bool other_moved = false;
@@ -309,100 +400,72 @@ __device__ inline void run_pages(Shared& s, const Span& span, const Place& place
       mbarrier_wait(&s.published[other], phases.next(other));
       other_moved = s.moved[other];
       if (other_moved) rescale_sums(sums, s, other, place);
+      if (left == 0) end();
     }
     References minus;
-    read_references(minus, s, place);
+    read_references(minus, s, place, left == 0);
     wgmma_wait<0>();
     wgmma_read_fence(scores);
-    if (span.first_page + page >= span.plain_pages) adjust_scores(scores, s, span.first_page + page, place);
+    if (page >= plain_pages) adjust_scores(scores, s, s.run.first_page + page, place);
     const bool own_moved =
-        softmax(s, place, page == 0, log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
+        softmax(s, place, left == 0, p.log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
+    if (other_moved) rescale_output(out, s, other, place);  // before the other may move again
     mbarrier_arrive(&s.published[wg]);
     if (page > 0) {
-      if (other_moved) rescale_output(out, s, other, place);
       start_values(out, s, own.before(2), other, place, [] {});
+      if (left == 0) {
+        finish_products(out);
+        write(page - 1);
+        clear(out);
+      }
     }
     mbarrier_wait(&s.published[wg], phases.next(wg));
     if (own_moved) rescale_output(out, s, wg, place);
     start_values(out, s, own, wg, place, [&] {
       if (page > 0) warp_arrive(&s.consumed[other]);
     });
+    const bool last = left == 1 || page + 1 == pages;
+    if (last) end();
     finish_products(out);
+    if (last) {
+      write(page);
+      clear(out);
+    }
+    left -= 2;
+    if (left < 0) left += s.run.split_pages;
   }
-  if (page - 1 < span.page_count) {  // the last page is the other's
+  if (page - 1 < pages) {  // the last page is the other's
     mbarrier_wait(&s.published[other], phases.next(other));
     if (s.moved[other]) {
       rescale_sums(sums, s, other, place);
       rescale_output(out, s, other, place);
     }
     start_values(out, s, own.before(2), other, place, [] {});
+    end();
     finish_products(out);
     warp_arrive(&s.consumed[other]);
+    write(page - 1);
   }
-  next = next.long_after(2 * span.page_count);
+  next = next.long_after(2 * pages);
 }
 
-// Each row's sum over all threads, always in the same order: into s.sums.
-__device__ inline void share_sums(Shared& s, const Place& place, const RowSums& sums) {
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    float sum = sums[i];
-#pragma unroll
-    for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
-    if (place.lane < 4) s.sums[place.warpgroup * 4 + place.warp][i / 2 * 8 + place.column + i % 2] = sum;
-  }
-}
-
-// The item's outputs over its own sum, in f16, and each row's share.
-__device__ inline void write_partial(const Params& p, Shared& s, Phases& phases, const Item& item, const Place& place,
-                                     const RowSums& sums, const Output& out) {
-  share_sums(s, place, sums);
-  math_barrier(s, phases);
-  const int64_t slot = int64_t{item.block} * kMaxSplits + item.split;
-  const int row = place.thread;
-  if (row < kRowBlock) {
-    float sum = 0;
-#pragma unroll
-    for (int warp = 0; warp < kMathWarps; ++warp) sum += s.sums[warp][row];
-    s.inverse[place.warpgroup][row] = sum == 0 ? 0.0F : 1.0F / sum;
-    if (place.warpgroup == 0) {
-      p.shares[slot * kRowBlock + row] = {.reference = -s.minus_reference[row], .sum = sum};
-    }
-  }
-  named_barrier_sync(kOwnBarrier + place.warpgroup, 128);
-  uint4* to = p.partials + slot * kChunks * kMathThreads + place.warpgroup * 128 + place.thread;
-#pragma unroll
-  for (int j = 0; j < 8; ++j) {
-    const float2 inverse = *reinterpret_cast<const float2*>(&s.inverse[place.warpgroup][8 * j + place.column]);
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {  // a chunk holds two numbers of each tile, of one row
-      const float factor = e == 0 ? inverse.x : inverse.y;
-      uint32_t h[kOutTiles];
-#pragma unroll
-      for (int tile = 0; tile < kOutTiles; ++tile) {
-        h[tile] = pack_half(out[tile][4 * j + e] * factor, out[tile][4 * j + 2 + e] * factor);
-      }
-      __stcg(to + (2 * j + e) * kMathThreads, make_uint4(h[0], h[1], h[2], h[3]));
-    }
-  }
-  if (place.warpgroup == 0 && place.thread == 0 && item.split == 0) p.infos[item.block] = item.info;
-}
-
-// What the rows of an item start with.
-__device__ inline void begin_item(Shared& s, const BlockInfo& info, int heads, const Place& place) {
+// Where the rows of a block stand.
+__device__ inline void place_rows(Shared& s, const BlockInfo& info, int heads, const Place& place) {
   const int row = place.thread;
   if (place.warpgroup != 0 || row >= kRowBlock) return;
-  s.minus_reference[row] = 0;
   s.positions[row] = info.first_position + min(info.rows.begin + row, info.rows.end - 1) / heads;
 }
 
 __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPage& next, Phases& phases,
                           int& loaded_block, bool timed) {
   const int heads = static_cast<int>(p.call.heads);
-  for (int i = 0; i < s.list.count; ++i) {
+  for (int i = 0; i < s.list.count;) {
     const Item& item = s.list.items[i];
+    int end = i + 1;
+    while (end < s.list.count && s.list.items[end].continues) ++end;
+    const Item& last = s.list.items[end - 1];
     const BlockInfo& info = item.info;
-    math_barrier(s, phases);  // nobody reads what belongs to the last item any more
+    math_barrier(s, phases);  // nobody reads what belongs to the last row block any more
     if (item.block != loaded_block) {
       if (loaded_block >= 0) {
         if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
@@ -412,22 +475,25 @@ __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPa
       if (loaded_block < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
       loaded_block = item.block;
     }
-    begin_item(s, info, heads, place);
+    place_rows(s, info, heads, place);
+    if (place.warpgroup == 0 && place.thread == 0) {
+      s.run = {.first_item = i,
+               .first_page = item.first_page,
+               .page_count = last.first_page + last.page_count - item.first_page,
+               .split_pages = item.page_count};
+    }
     math_barrier(s, phases);
-    const Span span{
-        .first_page = __shfl_sync(~0U, item.first_page, 0),
-        .page_count = __shfl_sync(~0U, item.page_count, 0),
-        .plain_pages = s.plain ? __shfl_sync(~0U, (info.first_position + info.rows.begin / heads + 1) / kPage, 0) : 0};
+    const int pages = __shfl_sync(~0U, s.run.page_count, 0);
+    const int plain_end = s.plain ? (info.first_position + info.rows.begin / heads + 1) / kPage : 0;
+    const int plain_pages = __shfl_sync(~0U, plain_end - item.first_page, 0);
     Output out;
     RowSums sums;
-#pragma unroll
-    for (int j = 0; j < 128; ++j) out[j / 32][j % 32] = 0;
+    clear(out);
 #pragma unroll
     for (int j = 0; j < 16; ++j) sums[j] = 0;
-    if (timed && i == 0) s.stages.first_scores = clock64();
-    run_pages(s, span, place, p.log2_scale, next, phases, out, sums, timed && i == 0);
-    if (timed && i == 0) s.stages.first_outputs = clock64();
-    write_partial(p, s, phases, item, place, sums, out);
+    if (timed && s.stages.first_scores == 0) s.stages.first_scores = clock64();
+    run_pages(p, s, pages, plain_pages, place, next, phases, out, sums, timed);
+    i = end;
   }
 }
 

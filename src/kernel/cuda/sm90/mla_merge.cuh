@@ -5,21 +5,23 @@
 
 namespace strobe::kernel::cuda::sm90::mla {
 
-// A warp's part of one chunk of one row block: 8 numbers a thread. `block_splits`: of the row that has most, at most
-// kMost.
-template <int kMost>
-__device__ void merge_chunk(const Params& p, int block, int block_splits, int chunk, const Place& place) {
+// A warp's part of one chunk of one row block: 8 numbers a thread. `written`: a bit for each partial result that there
+// is, all within the first kGroups groups. kFolded: those of whole groups alone.
+template <int kGroups, bool kFolded>
+__device__ void merge_chunk(const Params& p, int block, unsigned written, int chunk, const Place& place) {
+  constexpr int kEach = kFolded ? 1 : kGroup;
   const int row = chunk / 2 * 8 + place.column + chunk % 2;
   const int64_t slot = int64_t{block} * kMaxSplits;
   const float2* shares = reinterpret_cast<const float2*>(p.shares) + slot * kRowBlock + row;
   const uint4* partials = p.partials + (slot * kChunks + chunk) * kMathThreads + place.warpgroup * 128 + place.thread;
-  float2 share[kMost];
-  uint4 part[kMost];
+  float2 share[kGroups][kEach];
+  uint4 part[kGroups][kEach];
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {  // no branches: all loads are under way together
-    const int from = min(i, block_splits - 1);
-    share[i] = __ldcg(shares + from * kRowBlock);
-    part[i] = __ldcg(partials + from * kChunks * kMathThreads);
+  for (int i = 0; i < kGroups * kEach; ++i) {  // no branches: all loads are under way together
+    const int split = i / kEach * kGroup + i % kEach;
+    const int from = written >> split & 1 ? split : 0;
+    share[i / kEach][i % kEach] = __ldcg(shares + from * kRowBlock);
+    part[i / kEach][i % kEach] = __ldcg(partials + from * kChunks * kMathThreads);
   }
   const int4* info_words = reinterpret_cast<const int4*>(p.infos + block);
   const int4 words_of_info = __ldcg(info_words);
@@ -29,18 +31,30 @@ __device__ void merge_chunk(const Params& p, int block, int block_splits, int ch
   const int splits = split_count(info.first_position + folded / heads);
   float largest = kMinusInfinity;
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) largest = i < splits ? fmaxf(largest, share[i].x) : largest;
+  for (int group = 0; group < kGroups; ++group) {
+    Share so_far{share[group][0].x, share[group][0].y};
+#pragma unroll
+    for (int i = 1; i < kEach; ++i) {
+      if (written >> (group * kGroup + i) & 1) {
+        const FoldWeights weights = fold_shares(so_far, {share[group][i].x, share[group][i].y});
+        part[group][0] = fold_numbers(weights, part[group][0], part[group][i]);
+      }
+    }
+    share[group][0] = make_float2(so_far.reference, so_far.sum);
+    if (group * kGroup < splits) largest = fmaxf(largest, so_far.reference);
+  }
   float total = 0;
   float sums[8] = {};
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {
-    const float weight = exp2_fast(share[i].x - largest) * share[i].y;
-    const uint32_t words[4] = {part[i].x, part[i].y, part[i].z, part[i].w};
-    if (i < splits) {
+  for (int group = 0; group < kGroups; ++group) {
+    const float weight = __fmul_rn(exp2_fast(share[group][0].x - largest), share[group][0].y);
+    const uint4& numbers = part[group][0];
+    const uint32_t words[4] = {numbers.x, numbers.y, numbers.z, numbers.w};
+    if (group * kGroup < splits) {
       total += weight;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[j]));
+        const float2 pair = __half22float2(as_half2(words[j]));
         sums[2 * j] = fmaf(weight, pair.x, sums[2 * j]);
         sums[2 * j + 1] = fmaf(weight, pair.y, sums[2 * j + 1]);
       }
@@ -85,11 +99,15 @@ __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
     unsigned seen = 0;
     while (((seen = load_acquire(ready + block)) & 0xffff) != kMaxSplits) {
     }
-    const int splits = static_cast<int>(seen >> 16);
-    if (splits <= kMaxSplits / 2) {
-      merge_chunk<kMaxSplits / 2>(p, block, splits, i % kChunks, place);
+    const unsigned written = seen >> 16;
+    constexpr unsigned kFirstOfGroups = 0x1111;
+    const bool few = written < 1U << (kMaxSplits / 2);
+    if ((written & ~kFirstOfGroups) == 0) {
+      merge_chunk<kMaxSplits / kGroup, true>(p, block, written, i % kChunks, place);
+    } else if (few) {
+      merge_chunk<kMaxSplits / kGroup / 2, false>(p, block, written, i % kChunks, place);
     } else {
-      merge_chunk<kMaxSplits>(p, block, splits, i % kChunks, place);
+      merge_chunk<kMaxSplits / kGroup, false>(p, block, written, i % kChunks, place);
     }
   }
 }

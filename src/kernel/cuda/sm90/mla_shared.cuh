@@ -56,6 +56,11 @@ struct Share {
   float sum;
 };
 
+// What a row's numbers so far and the next split's are multiplied by when they are folded, twice each.
+struct FoldWeights {
+  __half2 kept, added;
+};
+
 // Where the merge finds what belongs to a row block.
 struct BlockInfo {
   int row_begin;
@@ -70,8 +75,8 @@ struct Params {
   Share* shares;     // [row block * 16 + split][row]
   BlockInfo* infos;  // [row block]
   unsigned* turn;    // goes up by kTurn with every call, in as many steps as there are blocks of threads
-  unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written, then
-                    // their count above
+  unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written; above a
+                    // bit for each partial result that there is
   int64_t block_capacity;
   MlaStages* stages;
 };
@@ -84,8 +89,18 @@ struct Item {
   int seen;   // positions of the split's first page and what follows that the last row sees
   int block;  // row block of the call
   int split;
+  int slot;        // where its partial result belongs: its own, or into what its group's first splits left in theirs
+  bool continues;  // the item before is the split before of the same row block
   unsigned signal;  // what this item adds to ready[block]
   BlockInfo info;
+};
+
+// Splits of one row block that follow each other.
+struct Run {
+  int first_item;
+  int first_page;
+  int page_count;
+  int split_pages;  // of each but the last, which may have fewer
 };
 
 struct List {
@@ -120,11 +135,16 @@ struct Shared {
   alignas(16) float rescale[2][kRowBlock];       // of outputs and sums so far, by the even and the odd page
   alignas(16) float move[2][kRowBlock];          // of a warpgroup's references, on its page
   alignas(16) float largest[2][4][kRowBlock];
-  alignas(16) float sums[kMathWarps][kRowBlock];
-  alignas(16) float inverse[2][kRowBlock];
+  // Of a split that ends, while the next begins: they take turns.
+  alignas(16) float sums[2][kMathWarps][kRowBlock];
+  alignas(16) float references[2][kRowBlock];
+  alignas(16) float inverse[2][kRowBlock];  // of a warpgroup, and so
+  alignas(16) FoldWeights weights[2][kRowBlock];
+  Share so_far[2][kRowBlock];
   alignas(16) int positions[kRowBlock];  // of the rows
   bool moved[2];                         // whether any of rescale is not 1
   List list;
+  Run run;
   Cursor cursor;
   int turn;  // of this call: 0 or 1
   MlaStages stages;
@@ -178,8 +198,9 @@ struct HalfPage {
 // The parity of the phase that is next waited for of some barriers.
 struct Phases {
   uint32_t bits = 0;
+  __device__ uint32_t now(int which) const { return bits >> which & 1; }
   __device__ uint32_t next(int which) {
-    const uint32_t parity = bits >> which & 1;
+    const uint32_t parity = now(which);
     bits ^= 1U << which;
     return parity;
   }

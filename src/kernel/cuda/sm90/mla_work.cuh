@@ -11,6 +11,7 @@ namespace strobe::kernel::cuda::sm90 {
 inline constexpr int kRowBlock = 64;     // folded rows a block of threads takes
 inline constexpr int kPage = 64;         // positions
 inline constexpr int kMaxSplits = 16;    // of a row
+inline constexpr int kGroup = 4;         // splits that are folded into one before groups are merged
 inline constexpr int kClass = 2048;      // positions p with the same p / kClass have splits of the same length
 inline constexpr int kItemOverhead = 2;  // what an item costs beside its pages, in pages
 
