@@ -224,19 +224,20 @@ __device__ inline void rescale_output(Output& out, const Shared& s, int parity, 
   }
 }
 
-// The references of a thread's rows, negative; none yet before a split's first page.
+// The references of a thread's rows, negative.
 using References = float2[8];
-__device__ inline void read_references(References& minus, const Shared& s, const Place& place, bool first) {
+__device__ inline void read_references(References& minus, const Shared& s, const Place& place) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    minus[j] = first ? make_float2(0, 0) : *reinterpret_cast<const float2*>(&s.minus_reference[8 * j + place.column]);
+    minus[j] = *reinterpret_cast<const float2*>(&s.minus_reference[8 * j + place.column]);
   }
 }
 
 // Scores become probabilities in shared memory. Returns whether a row's reference moved, so that all of the outputs and
 // sums before this page are to be multiplied by `rescale`. `consumed_parity`: of the phase in which the other warpgroup
 // is done with the last ones.
-__device__ inline bool softmax(Shared& s, const Place& place, bool first, float log2_scale, const References& minus,
+template <bool kFirst>
+__device__ inline bool softmax(Shared& s, const Place& place, float log2_scale, const References& minus,
                                uint32_t consumed_parity, Scores& x, RowSums& sums) {
   const int wg = place.warpgroup;
   float largest = kMinusInfinity;
@@ -248,9 +249,9 @@ __device__ inline bool softmax(Shared& s, const Place& place, bool first, float 
     x[4 * j + 3] = fmaf(x[4 * j + 3], log2_scale, minus[j].y);
     largest = fmaxf(largest, fmaxf(fmaxf(x[4 * j], x[4 * j + 1]), fmaxf(x[4 * j + 2], x[4 * j + 3])));
   }
-  const bool moves = first || named_barrier_any(kOwnBarrier + wg, 128, largest > kHeadroom);
-  const bool moved = moves && !first;  // nothing stands before the first page
-  if (moves) move_references(s, place, first, x);
+  const bool moves = kFirst || named_barrier_any(kOwnBarrier + wg, 128, largest > kHeadroom);
+  const bool moved = moves && !kFirst;  // nothing stands before the first page
+  if (moves) move_references(s, place, kFirst, x);
   if (moved) rescale_sums(sums, s, wg, place);
   if (place.thread == 0) s.moved[wg] = moved;
   uint32_t packed[4][4];
@@ -369,84 +370,94 @@ __device__ inline void clear(Output& out) {
   for (int j = 0; j < 128; ++j) out[j / 32][j % 32] = 0;
 }
 
+// A split's pages, in registers that all threads of a warp hold alike.
+struct Span {
+  int pages;
+  int plain_pages;  // of them, whose scores every row of the block takes as they are; may be more or negative
+};
+
 // Each warpgroup owns every second page's scores and softmax, and half of the numbers of the output. In turn: scores
 // and softmax of an own page, then the values of the other's page before it and of its own. The four warps that publish
-// a page's probabilities have waited for all of the page: whoever waits for them need not. All splits but the last have
-// an even number of pages: warpgroup 0 begins them, and writes the outputs of the one before only then; warpgroup 1 ends
-// them.
+// a page's probabilities have waited for all of the page: whoever waits for them need not.
 //
-// `pages` of s.run and `plain_pages`, whose scores every row takes as they are: in registers that all threads of a warp
-// hold alike. What is seldom needed is read from shared memory.
-__device__ inline void run_pages(const Params& p, Shared& s, int pages, int plain_pages, const Place& place,
-                                 HalfPage& next, Phases& phases, Output& out, RowSums& sums, bool timed) {
+// A split that another of its row block follows has an even number of pages: warpgroup 1 ends it. Warpgroup 0 begins
+// the next before it takes the values of the last page and writes the outputs: `begun` is then the item before.
+__device__ inline void first_page(const Params& p, Shared& s, const Item& item, const Item* begun, const Span& span,
+                                  const Place& place, HalfPage own, Phases& phases, Output& out, RowSums& sums,
+                                  bool timed) {
+  const HalfPage keys = own.after(place.warp / 2);
+  mbarrier_wait(&s.full[keys.slot], keys.parity);
+  if (timed) s.stages.first_page = clock64();
+  Scores scores;
+  start_scores(scores, slot_address(keys), place);
+  bool other_moved = false;
+  if (begun != nullptr) {
+    mbarrier_wait(&s.published[1], phases.next(1));
+    other_moved = s.moved[1];
+    if (other_moved) rescale_sums(sums, s, 1, place);
+    end_split(s, place, phases.now(kTogetherPhase), sums);
+  }
+  wgmma_wait<0>();
+  wgmma_read_fence(scores);
+  if (span.plain_pages <= 0) adjust_scores(scores, s, item.first_page, place);
+  const References none{};
+  softmax<true>(s, place, p.log2_scale, none, phases.next(kConsumedPhase) ^ 1, scores, sums);
+  if (other_moved) rescale_output(out, s, 1, place);
+  mbarrier_arrive(&s.published[0]);
+  if (begun != nullptr) {
+    start_values(out, s, own.before(2), 1, place, [] {});
+    finish_products(out);
+    warp_arrive(&s.consumed[1]);
+    write_partial(p, s, phases, *begun, place, out);
+    clear(out);
+  }
+  mbarrier_wait(&s.published[0], phases.next(0));
+  start_values(out, s, own, 0, place, [] {});
+  finish_products(out);
+}
+
+// The pages of a split but warpgroup 0's first.
+__device__ inline void further_pages(const Params& p, Shared& s, const Item& item, const Span& span, const Place& place,
+                                     HalfPage& own, int& page, Phases& phases, Output& out, RowSums& sums) {
   const int wg = place.warpgroup;
   const int other = 1 - wg;
-  HalfPage own = next.after(2 * wg);
-  const auto end = [&] { end_split(s, place, phases.now(kTogetherPhase), sums); };
-  const auto write = [&](int last_page) {
-    if (timed && s.stages.first_outputs == 0) s.stages.first_outputs = clock64();
-    write_partial(p, s, phases, s.list.items[s.run.first_item + last_page / s.run.split_pages], place, out);
-  };
-  int page = wg;
-  int left = wg == 0 ? 0 : s.run.split_pages - 1;  // of the split; 0 on the first page
-  for (; page < pages; page += 2, own = own.after(4)) {
+  for (; page < span.pages; page += 2, own = own.after(4)) {
     const HalfPage keys = own.after(place.warp / 2);
     mbarrier_wait(&s.full[keys.slot], keys.parity);
-    if (timed && s.stages.first_page == 0) s.stages.first_page = clock64();
     Scores scores;
     start_scores(scores, slot_address(keys), place);
-    bool other_moved = false;
-    if (page > 0) {
-      mbarrier_wait(&s.published[other], phases.next(other));
-      other_moved = s.moved[other];
-      if (other_moved) rescale_sums(sums, s, other, place);
-      if (left == 0) end();
-    }
+    mbarrier_wait(&s.published[other], phases.next(other));
+    const bool other_moved = s.moved[other];
+    if (other_moved) rescale_sums(sums, s, other, place);
     References minus;
-    read_references(minus, s, place, left == 0);
+    read_references(minus, s, place);
     wgmma_wait<0>();
     wgmma_read_fence(scores);
-    if (page >= plain_pages) adjust_scores(scores, s, s.run.first_page + page, place);
+    if (page >= span.plain_pages) adjust_scores(scores, s, item.first_page + page, place);
     const bool own_moved =
-        softmax(s, place, left == 0, p.log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
+        softmax<false>(s, place, p.log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
     if (other_moved) rescale_output(out, s, other, place);  // before the other may move again
     mbarrier_arrive(&s.published[wg]);
-    if (page > 0) {
-      start_values(out, s, own.before(2), other, place, [] {});
-      if (left == 0) {
-        finish_products(out);
-        write(page - 1);
-        clear(out);
-      }
-    }
+    start_values(out, s, own.before(2), other, place, [] {});
     mbarrier_wait(&s.published[wg], phases.next(wg));
     if (own_moved) rescale_output(out, s, wg, place);
-    start_values(out, s, own, wg, place, [&] {
-      if (page > 0) warp_arrive(&s.consumed[other]);
-    });
-    const bool last = left == 1 || page + 1 == pages;
-    if (last) end();
+    start_values(out, s, own, wg, place, [&] { warp_arrive(&s.consumed[other]); });
     finish_products(out);
-    if (last) {
-      write(page);
-      clear(out);
-    }
-    left -= 2;
-    if (left < 0) left += s.run.split_pages;
   }
-  if (page - 1 < pages) {  // the last page is the other's
-    mbarrier_wait(&s.published[other], phases.next(other));
-    if (s.moved[other]) {
-      rescale_sums(sums, s, other, place);
-      rescale_output(out, s, other, place);
-    }
-    start_values(out, s, own.before(2), other, place, [] {});
-    end();
-    finish_products(out);
-    warp_arrive(&s.consumed[other]);
-    write(page - 1);
+}
+
+// The values of the other's page, the last of a row block's splits here.
+__device__ inline void last_values(Shared& s, const Place& place, HalfPage half, Phases& phases, Output& out,
+                                   RowSums& sums) {
+  const int other = 1 - place.warpgroup;
+  mbarrier_wait(&s.published[other], phases.next(other));
+  if (s.moved[other]) {
+    rescale_sums(sums, s, other, place);
+    rescale_output(out, s, other, place);
   }
-  next = next.long_after(2 * pages);
+  start_values(out, s, half, other, place, [] {});
+  finish_products(out);
+  warp_arrive(&s.consumed[other]);
 }
 
 // Where the rows of a block stand.
@@ -456,44 +467,59 @@ __device__ inline void place_rows(Shared& s, const BlockInfo& info, int heads, c
   s.positions[row] = info.first_position + min(info.rows.begin + row, info.rows.end - 1) / heads;
 }
 
+// Another row block: its queries, if they are not there yet, and where its rows stand.
+__device__ inline void begin_rows(const Params& p, Shared& s, const Item& item, const Place& place, Phases& phases,
+                                  int& loaded_block) {
+  math_barrier(s, phases);  // nobody reads what belongs to the last one any more
+  if (item.block != loaded_block) {
+    if (loaded_block >= 0) {
+      if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
+      math_barrier(s, phases);
+    }
+    load_q(p, s, item.info, place);
+    if (loaded_block < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
+    loaded_block = item.block;
+  }
+  place_rows(s, item.info, static_cast<int>(p.call.heads), place);
+  math_barrier(s, phases);
+}
+
 __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPage& next, Phases& phases,
                           int& loaded_block, bool timed) {
   const int heads = static_cast<int>(p.call.heads);
-  for (int i = 0; i < s.list.count;) {
+  Output out;
+  RowSums sums;
+  for (int i = 0; i < s.list.count; ++i) {
     const Item& item = s.list.items[i];
-    int end = i + 1;
-    while (end < s.list.count && s.list.items[end].continues) ++end;
-    const Item& last = s.list.items[end - 1];
-    const BlockInfo& info = item.info;
-    math_barrier(s, phases);  // nobody reads what belongs to the last row block any more
-    if (item.block != loaded_block) {
-      if (loaded_block >= 0) {
-        if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
-        math_barrier(s, phases);
-      }
-      load_q(p, s, info, place);
-      if (loaded_block < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
-      loaded_block = item.block;
-    }
-    place_rows(s, info, heads, place);
-    if (place.warpgroup == 0 && place.thread == 0) {
-      s.run = {.first_item = i,
-               .first_page = item.first_page,
-               .page_count = last.first_page + last.page_count - item.first_page,
-               .split_pages = item.page_count};
-    }
-    math_barrier(s, phases);
-    const int pages = __shfl_sync(~0U, s.run.page_count, 0);
-    const int plain_end = s.plain ? (info.first_position + info.rows.begin / heads + 1) / kPage : 0;
-    const int plain_pages = __shfl_sync(~0U, plain_end - item.first_page, 0);
-    Output out;
-    RowSums sums;
-    clear(out);
+    if (!item.continues) {
+      begin_rows(p, s, item, place, phases, loaded_block);
+      clear(out);
 #pragma unroll
-    for (int j = 0; j < 16; ++j) sums[j] = 0;
-    if (timed && s.stages.first_scores == 0) s.stages.first_scores = clock64();
-    run_pages(p, s, pages, plain_pages, place, next, phases, out, sums, timed);
-    i = end;
+      for (int j = 0; j < 16; ++j) sums[j] = 0;
+    }
+    const int plain_end = s.plain ? (item.info.first_position + item.info.rows.begin / heads + 1) / kPage : 0;
+    const Span span{.pages = __shfl_sync(~0U, item.page_count, 0),
+                    .plain_pages = __shfl_sync(~0U, plain_end - item.first_page, 0)};
+    if (timed && i == 0) s.stages.first_scores = clock64();
+    HalfPage own = next.after(2 * place.warpgroup);
+    int page = place.warpgroup;
+    if (place.warpgroup == 0) {
+      first_page(p, s, item, item.continues ? &item - 1 : nullptr, span, place, own, phases, out, sums,
+                 timed && i == 0);
+      own = own.after(4);
+      page = 2;
+    }
+    further_pages(p, s, item, span, place, own, page, phases, out, sums);
+    if (timed && i == 0) s.stages.first_outputs = clock64();
+    const bool others_last = page - 1 < span.pages;
+    const bool followed = i + 1 < s.list.count && s.list.items[i + 1].continues;
+    if (!(followed && others_last)) {
+      if (others_last) last_values(s, place, own.before(2), phases, out, sums);
+      end_split(s, place, phases.now(kTogetherPhase), sums);
+      write_partial(p, s, phases, item, place, out);
+      clear(out);
+    }
+    next = next.long_after(2 * span.pages);
   }
 }
 

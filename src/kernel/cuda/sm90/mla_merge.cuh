@@ -100,7 +100,7 @@ __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
     while (((seen = load_acquire(ready + block)) & 0xffff) != kMaxSplits) {
     }
     const unsigned written = seen >> 16;
-    constexpr unsigned kFirstOfGroups = 0x1111;
+    constexpr unsigned kFirstOfGroups = 0xffff / ((1U << kGroup) - 1);  // every kGroup-th bit
     const bool few = written < 1U << (kMaxSplits / 2);
     if ((written & ~kFirstOfGroups) == 0) {
       merge_chunk<kMaxSplits / kGroup, true>(p, block, written, i % kChunks, place);

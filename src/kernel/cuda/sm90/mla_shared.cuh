@@ -95,14 +95,6 @@ struct Item {
   BlockInfo info;
 };
 
-// Splits of one row block that follow each other.
-struct Run {
-  int first_item;
-  int first_page;
-  int page_count;
-  int split_pages;  // of each but the last, which may have fewer
-};
-
 struct List {
   Item items[kListItems];
   bool more;  // items are left for another list
@@ -144,7 +136,6 @@ struct Shared {
   alignas(16) int positions[kRowBlock];  // of the rows
   bool moved[2];                         // whether any of rescale is not 1
   List list;
-  Run run;
   Cursor cursor;
   int turn;  // of this call: 0 or 1
   MlaStages stages;
