@@ -8,6 +8,12 @@
 
 namespace strobe::kernel::cuda::sm90::mla {
 
+__device__ inline float reciprocal(float x) {
+  float y = 0;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // `so_far` becomes the share of both. A row that sees nothing of the next split stays as it is. Rounding is spelled out:
 // elsewhere the compiler may join a product and a sum.
 __device__ inline FoldWeights fold_shares(Share& so_far, const Share& next) {
@@ -16,8 +22,7 @@ __device__ inline FoldWeights fold_shares(Share& so_far, const Share& next) {
   const float kept = __fmul_rn(exp2_fast(so_far.reference - reference), so_far.sum);
   const float added = __fmul_rn(exp2_fast(next.reference - reference), next.sum);
   so_far = {.reference = reference, .sum = __fadd_rn(kept, added)};
-  float inverse = 0;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(so_far.sum));
+  const float inverse = reciprocal(so_far.sum);
   return {__float2half2_rn(__fmul_rn(kept, inverse)), __float2half2_rn(__fmul_rn(added, inverse))};
 }
 

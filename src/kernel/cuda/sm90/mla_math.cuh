@@ -92,8 +92,8 @@ __device__ inline void start_scores(Scores& scores, uint32_t slot, const Place& 
 }
 
 // O^T += V^T P^T of a page and this warpgroup's numbers, committed. `all_before_are_over` is called once the products
-// that were under way before are.
-template <class Call>
+// that were under way before are. kFresh: what stands in O does not count.
+template <bool kFresh = false, class Call>
 __device__ inline void start_values(Output& out, Shared& s, HalfPage first_half, int probabilities, const Place& place,
                                     const Call& all_before_are_over) {
   constexpr int kPairs = 2 * kOutTiles;
@@ -119,7 +119,8 @@ __device__ inline void start_values(Output& out, Shared& s, HalfPage first_half,
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
       wgmma_m64n64k16_rs<true>(out[pair % kOutTiles], a[pair % kSets][step],
-                               advance(b, (pair / kOutTiles * 2 + step) * 2048), true);
+                               advance(b, (pair / kOutTiles * 2 + step) * 2048),
+                               !kFresh || pair >= kOutTiles || step > 0);
     }
     wgmma_commit();
     if (pair % kOutTiles == kOutTiles - 1) {
@@ -296,17 +297,36 @@ __device__ inline uint4 load_cached_if(const uint4* from, bool wanted) {
   return x;
 }
 
+// The sums of a thread's 16 rows over the 8 lanes that hold them: each lane ends with two rows, those of group
+// lane / 4 of 8 rows. With every step a lane gives away the rows of the other half.
+__device__ inline float2 sums_over_lanes(const RowSums& sums, const Place& place) {
+  float half[8];
+  const bool upper = place.lane & 16;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    half[i] = (upper ? sums[8 + i] : sums[i]) + __shfl_xor_sync(~0U, upper ? sums[i] : sums[8 + i], 16);
+  }
+  float quarter[4];
+  const bool second = place.lane & 8;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    quarter[i] = (second ? half[4 + i] : half[i]) + __shfl_xor_sync(~0U, second ? half[i] : half[4 + i], 8);
+  }
+  const bool odd = place.lane & 4;
+  float2 both{};
+  both.x = (odd ? quarter[2] : quarter[0]) + __shfl_xor_sync(~0U, odd ? quarter[0] : quarter[2], 4);
+  both.y = (odd ? quarter[3] : quarter[1]) + __shfl_xor_sync(~0U, odd ? quarter[1] : quarter[3], 4);
+  return both;
+}
+
 // A split ends: each row's sum over a warp's lanes, always in the same order, and its reference. The other warpgroup may
 // still be at its values, or at the next split's scores.
 __device__ inline void end_split(Shared& s, const Place& place, int turn, RowSums& sums) {
+  const float2 both = sums_over_lanes(sums, place);
+  float* to = &s.sums[turn][place.warpgroup * 4 + place.warp][place.lane / 4 * 8 + place.column];
+  *reinterpret_cast<float2*>(to) = both;
 #pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    float sum = sums[i];
-#pragma unroll
-    for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0U, sum, step);
-    if (place.lane < 4) s.sums[turn][place.warpgroup * 4 + place.warp][i / 2 * 8 + place.column + i % 2] = sum;
-    sums[i] = 0;
-  }
+  for (int i = 0; i < 16; ++i) sums[i] = 0;
   const int row = place.thread;
   if (place.warpgroup == 0 && row < kRowBlock) s.references[turn][row] = -s.minus_reference[row];
   mbarrier_arrive(&s.together);
@@ -320,7 +340,7 @@ __device__ inline void weigh_split(const Params& p, Shared& s, const Item& item,
   Share share{.reference = s.references[turn][row], .sum = 0};
 #pragma unroll
   for (int warp = 0; warp < kMathWarps; ++warp) share.sum += s.sums[turn][warp][row];
-  s.inverse[place.warpgroup][row] = share.sum == 0 ? 0.0F : 1.0F / share.sum;
+  s.inverse[place.warpgroup][row] = share.sum == 0 ? 0.0F : reciprocal(share.sum);
   FoldWeights weights{.kept = __float2half2_rn(0), .added = __float2half2_rn(1)};
   if (item.slot != item.split) {
     const Share split = share;
@@ -332,19 +352,22 @@ __device__ inline void weigh_split(const Params& p, Shared& s, const Item& item,
   if (place.warpgroup == 0) p.shares[(int64_t{item.block} * kMaxSplits + item.slot) * kRowBlock + row] = share;
 }
 
-// The outputs of a split over its own sum, in f16, folded into those of its group so far, which this thread wrote: as
-// the former are packed, the latter take the registers that become free.
+// The outputs of a split over its own sum, in f16, folded into those of its group so far, which this thread wrote. Some
+// of those are asked for at once, the others as packing makes registers free.
 __device__ inline void write_partial(const Params& p, Shared& s, Phases& phases, const Item& item, const Place& place,
                                      const Output& out) {
+  constexpr int kEarly = 6;
   const int64_t slot = int64_t{item.block} * kMaxSplits + item.slot;
   uint4* to = p.partials + slot * kChunks * kMathThreads + place.warpgroup * 128 + place.thread;
   const bool folds = item.slot != item.split;
+  uint4 split[kChunks];  // a chunk holds two numbers of each tile, of one row
+  uint4 so_far[kChunks];
+#pragma unroll
+  for (int chunk = 0; chunk < kEarly; ++chunk) so_far[chunk] = load_cached_if(to + chunk * kMathThreads, folds);
   const int turn = static_cast<int>(phases.next(kTogetherPhase));
   mbarrier_wait(&s.together, turn);
   weigh_split(p, s, item, place, turn);
   named_barrier_sync(kOwnBarrier + place.warpgroup, 128);
-  uint4 split[kChunks];  // a chunk holds two numbers of each tile, of one row
-  uint4 so_far[kChunks];
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
     const float factor = s.inverse[place.warpgroup][chunk / 2 * 8 + place.column + chunk % 2];
@@ -355,7 +378,9 @@ __device__ inline void write_partial(const Params& p, Shared& s, Phases& phases,
       h[tile] = pack_half(out[tile][at] * factor, out[tile][at + 2] * factor);
     }
     split[chunk] = make_uint4(h[0], h[1], h[2], h[3]);
-    so_far[chunk] = load_cached_if(to + chunk * kMathThreads, folds);
+    if (chunk + kEarly < kChunks) {
+      so_far[chunk + kEarly] = load_cached_if(to + (chunk + kEarly) * kMathThreads, folds);
+    }
   }
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -409,10 +434,9 @@ __device__ inline void first_page(const Params& p, Shared& s, const Item& item, 
     finish_products(out);
     warp_arrive(&s.consumed[1]);
     write_partial(p, s, phases, *begun, place, out);
-    clear(out);
   }
   mbarrier_wait(&s.published[0], phases.next(0));
-  start_values(out, s, own, 0, place, [] {});
+  start_values<true>(out, s, own, 0, place, [] {});
   finish_products(out);
 }
 
@@ -517,7 +541,7 @@ __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPa
       if (others_last) last_values(s, place, own.before(2), phases, out, sums);
       end_split(s, place, phases.now(kTogetherPhase), sums);
       write_partial(p, s, phases, item, place, out);
-      clear(out);
+      if (place.warpgroup == 1) clear(out);
     }
     next = next.long_after(2 * span.pages);
   }
