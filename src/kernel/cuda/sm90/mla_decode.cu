@@ -4,8 +4,8 @@
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/sm90/mla_list.cuh"
 #include "kernel/cuda/sm90/mla_load.cuh"
-#include "kernel/cuda/sm90/mla_math.cuh"
 #include "kernel/cuda/sm90/mla_merge.cuh"
+#include "kernel/cuda/sm90/mla_run.cuh"
 
 namespace strobe::kernel::cuda::sm90 {
 namespace mla {

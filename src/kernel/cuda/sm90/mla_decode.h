@@ -8,13 +8,15 @@
 // by page. One warpgroup copies e4m3 pages into shared memory as they are stored, two multiply: each owns every second
 // page's scores and softmax, and 256 of the 512 numbers of the output. Both products are transposed, S^T = K Q^T and
 // O^T += V^T P^T: keys and values are the operand from registers, widened to f16 (exact) on their way there. Splits end
-// in partial results that are merged in the order of positions.
+// in partial results; those of a group of four are folded into one, then groups are merged, both in the order of
+// positions. A block of threads that has a group from its first split on folds as it goes, else the merge does: to the
+// same bytes.
 //
 // Batch invariance: where splits are cut follows from a row's own position p alone: they are 2 (p / 2048 + 1) pages
 // long, counted from position 0, so at most 16. Rows whose splits differ in length never share a block.
 //
-// Measured on one H200 (bench/results/mla-decode-h200-*.md): 228 us for 8 rows over 131,072 positions, 81% of the
-// floor; short calls are bound by their fixed costs, large batches by the memory traffic of their partial results, too.
+// Measured on one H200 (bench/results/mla-decode-h200-*.md): 217 us for 8 rows over 131,072 positions, 85% of the
+// floor; short calls are bound by their fixed costs, large batches by the ends of their splits, too.
 // What a page moves through shared memory, in cycles of 128 bytes: 288 to store it, 288 to read keys, 256 to read
 // values, 576 and 512 for queries and probabilities as the tensor cores read them, 128 for the probabilities besides:
 // 2,048 while the products alone take 2,176.
@@ -48,7 +50,7 @@ struct MlaStages {
   int64_t listed;         // its share of the work is known
   int64_t first_scores;   // the queries lie in shared memory
   int64_t first_page;     // the first page, too
-  int64_t first_outputs;  // its first item's outputs are there
+  int64_t first_outputs;  // warpgroup 0 is done with its own pages of the first item
   int64_t partials;       // its partial results are written
   int64_t end;            // its part of the merge is done
 };

@@ -14,8 +14,8 @@ __device__ inline float reciprocal(float x) {
   return y;
 }
 
-// `so_far` becomes the share of both. A row that sees nothing of the next split stays as it is. Rounding is spelled out:
-// elsewhere the compiler may join a product and a sum.
+// `so_far` becomes the share of both. A row that sees nothing of the next split stays as it is. Rounding is spelled
+// out: else the compiler may join a product and a sum.
 __device__ inline FoldWeights fold_shares(Share& so_far, const Share& next) {
   if (next.sum == 0) return {__float2half2_rn(1), __float2half2_rn(0)};
   const float reference = fmaxf(so_far.reference, next.reference);

@@ -1,5 +1,5 @@
-// MLA decode: each block of threads finds its share of the work by itself, from the requests on the device. One warp of
-// the loaders fills the list that all roles then work through.
+// MLA decode: each block of threads finds its share of the work by itself, from the requests on the device. One warp
+// fills the list that all roles then work through.
 #pragma once
 
 #include "kernel/cuda/sm90/mla_shared.cuh"
@@ -104,7 +104,8 @@ __device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, i
     if (there) {
       const int each = split_pages(last_position);
       const int first_page = split * each;
-      const bool folds = split % kGroup != 0 && split % kGroup <= lane;  // the lanes before have the group's splits before
+      // The lanes before this one then have all of the group's splits before.
+      const bool folds = split % kGroup != 0 && split % kGroup <= lane;
       const int slot = folds ? split / kGroup * kGroup : split;
       const unsigned whole = split == 0 ? 1U + kMaxSplits - splits : 1U;
       list.items[count + __popc(all & ((1U << lane) - 1))] = {

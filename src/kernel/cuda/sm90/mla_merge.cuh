@@ -1,7 +1,8 @@
 // MLA decode: the partial results of a row are merged in the order of positions.
 #pragma once
 
-#include "kernel/cuda/sm90/mla_math.cuh"
+#include "kernel/cuda/sm90/mla_fold.cuh"
+#include "kernel/cuda/sm90/mla_query.cuh"
 
 namespace strobe::kernel::cuda::sm90::mla {
 
@@ -108,8 +109,9 @@ __device__ inline unsigned load_acquire(const unsigned* from) {
   return value;
 }
 
-// Warps' parts of chunks are dealt to all math warps, several together if there are many. Whoever has some waits for the
-// splits of their row block: all blocks of the grid run at the same time and none waits before its own items are done.
+// Warps' parts of chunks are dealt to all math warps, several together if there are many. Whoever has some waits for
+// the splits of their row block: all blocks of the grid run at the same time and none waits before its own items are
+// done.
 __device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
   constexpr int kGroups = kMaxSplits / kGroup;
   constexpr int kMany = 4;

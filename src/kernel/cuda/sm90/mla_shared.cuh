@@ -71,8 +71,8 @@ struct BlockInfo {
 struct Params {
   MlaAttention call;
   float log2_scale;  // softmax scale * K scale * log2(e)
-  uint4* partials;   // [row block * 16 + split][chunk][thread]
-  Share* shares;     // [row block * 16 + split][row]
+  uint4* partials;   // [row block * 16 + split][chunk][thread]; of splits folded together at the first one's
+  Share* shares;     // [row block * 16 + split][row], likewise
   BlockInfo* infos;  // [row block]
   unsigned* turn;    // goes up by kTurn with every call, in as many steps as there are blocks of threads
   unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written; above a
@@ -118,7 +118,7 @@ struct Shared {
   alignas(128) unsigned char slots[kSlots][kSlotBytes];
   uint64_t full[kSlots];                         // by each load thread: half a page is there
   uint64_t empty[kSlots];                        // by each math warp: it is done with it
-  uint64_t together;                             // by each math warp
+  uint64_t together;                             // by each math thread
   uint64_t published[2];                         // by a warpgroup: probabilities and rescale of its page
   uint64_t consumed[2];                          // by the other: it is done with them
   alignas(16) float minus_reference[kRowBlock];  // exponents of 2 are score * log2_scale - reference
@@ -127,11 +127,12 @@ struct Shared {
   alignas(16) float rescale[2][kRowBlock];       // of outputs and sums so far, by the even and the odd page
   alignas(16) float move[2][kRowBlock];          // of a warpgroup's references, on its page
   alignas(16) float largest[2][4][kRowBlock];
-  // Of a split that ends, while the next begins: they take turns.
+  // Of splits that end, which take turns: a warpgroup may write one while the other is at the next.
   alignas(16) float sums[2][kMathWarps][kRowBlock];
-  alignas(16) float references[2][kRowBlock];
-  alignas(16) float inverse[2][kRowBlock];  // of a warpgroup, and so
-  alignas(16) FoldWeights weights[2][kRowBlock];
+  float references[2][kRowBlock];
+  // Of a warpgroup: how it writes a split, and what it has folded so far.
+  float inverse[2][kRowBlock];
+  FoldWeights weights[2][kRowBlock];
   Share so_far[2][kRowBlock];
   alignas(16) int positions[kRowBlock];  // of the rows
   bool moved[2];                         // whether any of rescale is not 1
