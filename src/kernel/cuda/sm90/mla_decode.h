@@ -15,7 +15,7 @@
 // Batch invariance: where splits are cut follows from a row's own position p alone: they are 2 (p / 2048 + 1) pages
 // long, counted from position 0, so at most 16. Rows whose splits differ in length never share a block.
 //
-// Measured on one H200 (bench/results/mla-decode-h200-*.md): 217 us for 8 rows over 131,072 positions, 85% of the
+// Measured on one H200 (bench/results/mla-decode-h200-*.md): 218 us for 8 rows over 131,072 positions, 84% of the
 // floor; short calls are bound by their fixed costs, large batches by the ends of their splits, too.
 // What a page moves through shared memory, in cycles of 128 bytes: 288 to store it, 288 to read keys, 256 to read
 // values, 576 and 512 for queries and probabilities as the tensor cores read them, 128 for the probabilities besides:
