@@ -12,6 +12,7 @@
 #include "kernel/cuda/cublas_lt.h"
 #include "kernel/cuda/device_memory.h"
 #include "kernel/cuda/generic.h"
+#include "kernel/cuda/sm90/dense_gemm.h"
 
 namespace strobe::bench {
 namespace {
@@ -84,15 +85,19 @@ struct ProductShape {
 using Product = std::function<void(const kernel::GemmProblem&, cudaStream_t)>;
 
 // Products with bf16 weights. Small weights are found in L2, others in memory.
-void bench_products(Report& report, const std::string& filter, const char* kind, std::span<const ProductShape> shapes,
-                    std::span<const int64_t> all_rows, const Product& product) {
-  for (const auto& [out, in] : shapes) {
-    for (const int64_t rows : all_rows) {
-      const std::string name = fmt::format("{} gemm {}x{}, {} rows", kind, out, in, rows);
+void bench_products(Report& report, const std::string& filter, const char* kind, const Product& product) {
+  constexpr ProductShape kShapes[] = {{256, 256},  {768, 256},  {256, 768},   {4096, 256},   {256, 512},  {1536, 7168},
+                                      {576, 7168}, {384, 7168}, {2048, 7168}, {12288, 1536}, {7168, 8192}};
+  constexpr int64_t kInCache = int64_t{4} << 20;
+  for (const auto& [out, in] : kShapes) {
+    const std::string shape = fmt::format("{} gemm {}x{}", kind, out, in);
+    const int64_t weight_bytes = out * in * 2;
+    const int copies = weight_bytes < kInCache ? 1 : cold_copies(weight_bytes);
+    DeviceMemory weights;
+    for (const int64_t rows : {1, 8, 16, 64, 128, 512, 4096}) {
+      const std::string name = fmt::format("{}, {} rows", shape, rows);
       if (name.find(filter) == std::string::npos) continue;
-      const int64_t weight_bytes = out * in * 2;
-      const int copies = in < 7168 ? 1 : cold_copies(weight_bytes);  // of the weight
-      const DeviceMemory weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
+      if (weights.data() == nullptr) weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
       const Operand x(DType::kBf16, rows, in);
       const Operand y(DType::kF32, rows, out);
       add(report, name, y,
@@ -113,13 +118,12 @@ void bench_products(Report& report, const std::string& filter, const char* kind,
 }
 
 void bench_gemm(Report& report, const std::string& filter) {
-  constexpr ProductShape kShapes[] = {{256, 256}, {768, 256},   {256, 768},  {4096, 256},
-                                      {256, 512}, {1536, 7168}, {7168, 8192}};
-  constexpr int64_t kRows[] = {1, 8, 16, 64, 512, 4096};
-  bench_products(report, filter, "generic", kShapes, kRows,
-                 [](const kernel::GemmProblem& problem, cudaStream_t stream) {
-                   kernel::cuda::gemm({.problems = &problem, .count = 1}, stream);
-                 });
+  bench_products(report, filter, "generic", [](const kernel::GemmProblem& problem, cudaStream_t stream) {
+    kernel::cuda::gemm({.problems = &problem, .count = 1}, stream);
+  });
+  bench_products(report, filter, "dense", [](const kernel::GemmProblem& problem, cudaStream_t stream) {
+    kernel::cuda::sm90::dense_gemm({.problems = &problem, .count = 1}, stream);
+  });
 }
 
 // The same products through cuBLASLt, where the machine has it: the yardstick of many rows.
@@ -130,12 +134,9 @@ void bench_cublaslt(Report& report, const std::string& filter) {
     return;
   }
   const DeviceMemory workspace(static_cast<size_t>(kernel::cuda::CublasLt::kWorkspaceBytes));
-  constexpr ProductShape kShapes[] = {{4096, 256}, {1536, 7168}, {7168, 8192}};
-  constexpr int64_t kRows[] = {1, 8, 64, 512, 4096};
-  bench_products(report, filter, "cublaslt", kShapes, kRows,
-                 [&](const kernel::GemmProblem& problem, cudaStream_t stream) {
-                   (*library)->gemm(problem, workspace.data(), stream);
-                 });
+  bench_products(report, filter, "cublaslt", [&](const kernel::GemmProblem& problem, cudaStream_t stream) {
+    (*library)->gemm(problem, workspace.data(), stream);
+  });
 }
 
 // Blocks of 8 rows at the vocabulary of Kimi-K2. Must: read each row's logits once, and weigh them (about 130

@@ -54,6 +54,21 @@ __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uin
                : "memory");
 }
 
+// A tensor map lies in the parameters of the launch; this brings it to where the copy engine looks.
+__device__ inline void prefetch_tensor_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The box at these coordinates (innermost first) of a three-dimensional tensor map to shared memory, aligned to 1024
+// bytes; what lies outside of the tensor is zeros, and the barrier hears of the whole box.
+__device__ inline void tensor_load(void* to, const void* map, int c0, int c1, int c2, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address(to)),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_address(barrier))
+      : "memory");
+}
+
 // Asks for `bytes` (a multiple of 16, aligned to 16) in L2.
 __device__ inline void bulk_prefetch(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

@@ -6,8 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "harness.h"
-#include "kernel/cuda/device_memory.h"
+#include "products.h"
 
 namespace strobe::kernel {
 namespace {
@@ -34,13 +33,6 @@ TEST(CublasLt, IsTheProduct) {
         problem.accumulate = accumulate;
         ref_kernels().gemm(pool_of(1), {.problems = &problem, .count = 1});
 
-        const auto upload = [](const Matrix& m) {
-          const auto bytes =
-              static_cast<size_t>(((m.rows() - 1) * m.stride() + m.columns()) * size_bytes(m.view().dtype));
-          DeviceMemory there(bytes);
-          there.upload(m.view().data, bytes);
-          return there;
-        };
         const DeviceMemory there_x = upload(x), there_y = upload(y), there_w(weight.data);
         problem.x.data = there_x.data();
         problem.y.data = there_y.data();

@@ -6,6 +6,7 @@
 
 #include "attention_case.h"
 #include "kernel/cuda/device_memory.h"
+#include "products.h"
 
 namespace strobe::kernel {
 namespace {
@@ -18,70 +19,17 @@ const CpuKernels& table() {
 
 // --- matrix products ------------------------------------------------------------------------------------------------
 
-std::vector<Bf16> random_bf16(int64_t count, uint64_t seed) {
-  Random random(seed);
-  std::vector<Bf16> numbers;
-  for (int64_t i = 0; i < count; ++i) numbers.push_back(to_bf16(random.normal()));
-  return numbers;
-}
-
-// y of `rows` rows of x from row `first` on, all aligned, so that the number of rows chooses the kernel.
-std::vector<float> multiply(const DeviceMemory& weight, int64_t out, int64_t in, const DeviceMemory& x, int64_t first,
-                            int64_t rows, bool gather = false) {
-  DeviceMemory y(static_cast<size_t>(rows * out) * 4);
-  y.fill(0xff);
-  std::vector<int32_t> order;
-  for (int64_t r = 0; r < rows; ++r) order.push_back(static_cast<int32_t>(first + r));
-  const DeviceMemory x_rows(order);
-  const GemmProblem p{.x = {.data = x.as<uint16_t>() + (gather ? 0 : first * in), .dtype = DType::kBf16, .stride = in},
-                      .x_rows = gather ? x_rows.as<int32_t>() : nullptr,
-                      .weight = {.format = WeightFormat::kBf16, .out = out, .in = in, .data = weight.data()},
-                      .y = {.data = y.data(), .dtype = DType::kF32, .stride = out},
-                      .rows = rows};
-  cuda::gemm({.problems = &p, .count = 1}, nullptr);
-  std::vector<float> result(static_cast<size_t>(rows * out));
-  y.download(result.data(), y.bytes());
-  return result;
-}
-
 // The kernels for few and for many rows add in one order: the same bytes, for every number of rows.
 TEST(GenericGemm, OneOrderForAnyNumberOfRows) {
   struct Shape {
     int64_t out, in, rows;
   };
+  const Product product = [](const Gemm& call) { cuda::gemm(call, nullptr); };
   for (const auto& [out, in, rows] : {Shape{768, 256, 1100}, Shape{4096, 512, 200}, Shape{1544, 776, 520},
                                       Shape{256, 2048, 2300}, Shape{136, 7168, 4100}}) {
-    SCOPED_TRACE(fmt::format("[{}, {}], {} rows", out, in, rows));
-    const std::vector<Bf16> w = random_bf16(out * in, 1);
-    const std::vector<Bf16> x = random_bf16(rows * in, 2);
-    const DeviceMemory device_w(w);
-    const DeviceMemory device_x(x);
-    const std::vector<float> all = multiply(device_w, out, in, device_x, 0, rows);
-    EXPECT_EQ(all, multiply(device_w, out, in, device_x, 0, rows, true));
-    for (const int64_t count : {1, 7, 8, 9, 16, 17, 32, 33, 64, 65}) {
-      for (int64_t first = 0; first + count <= rows; first += rows / 3) {
-        const std::vector<float> some = multiply(device_w, out, in, device_x, first, count);
-        ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin() + first * out))
-            << count << " rows from " << first << " on";
-      }
-    }
-    Oracle oracle;
-    std::vector<float> sample;
-    for (int64_t i = 0; i < 2000; ++i) {
-      const int64_t r = i * 37 % rows;
-      const int64_t o = i * 101 % out;
-      double sum = 0;
-      double magnitude = 0;
-      for (int64_t c = 0; c < in; ++c) {
-        const double term = static_cast<double>(to_float(w[static_cast<size_t>(o * in + c)])) *
-                            static_cast<double>(to_float(x[static_cast<size_t>(r * in + c)]));
-        sum += term;
-        magnitude += std::fabs(term);
-      }
-      oracle.add(sum, magnitude);
-      sample.push_back(all[static_cast<size_t>(r * out + o)]);
-    }
-    EXPECT_TRUE(close(sample, oracle, tolerance_of(table()).sum));
+    const ProductCase products(out, in, rows);
+    products.expect_one_order(product, {1, 7, 8, 9, 16, 17, 32, 33, 64, 65});
+    EXPECT_EQ(products.multiply(product, 0, rows), products.multiply(product, 0, rows, true)) << out << " x " << in;
   }
 }
 
@@ -311,35 +259,8 @@ TEST(GenericAttention, RequestsMayChangeBetweenReplays) {
 
 // --- chains of launches ---------------------------------------------------------------------------------------------
 
-// Launches overlap their predecessors' ends: each must still see what the one before it wrote.
 TEST(GenericLaunch, EachSeesWhatTheOneBeforeWrote) {
-  constexpr int64_t kRows = 64;
-  constexpr int64_t kWidth = 256;
-  constexpr int kSteps = 200;
-  std::vector<Bf16> identity(kWidth * kWidth);
-  for (int64_t i = 0; i < kWidth; ++i) identity[static_cast<size_t>(i * kWidth + i)] = to_bf16(1);
-  const DeviceMemory w(identity);
-  const DeviceMemory a(std::vector<Bf16>(kRows * kWidth, to_bf16(1)));
-  const DeviceMemory sum(std::vector<float>(kRows * kWidth, 0.0F));
-  const Rows x{.data = a.data(), .dtype = DType::kBf16, .stride = kWidth};
-  const Rows y{.data = sum.data(), .dtype = DType::kF32, .stride = kWidth};
-  for (int step = 0; step < kSteps; ++step) {  // sum += x; x = sum: doubles
-    const GemmProblem p{.x = x,
-                        .weight = {.format = WeightFormat::kBf16, .out = kWidth, .in = kWidth, .data = w.data()},
-                        .y = y,
-                        .rows = kRows,
-                        .accumulate = true};
-    cuda::gemm({.problems = &p, .count = 1}, nullptr);
-    cuda::copy({.x = y, .y = x, .rows = kRows, .dim = kWidth}, nullptr);
-    if (step % 100 != 99) continue;
-    std::vector<float> values(kRows * kWidth);
-    sum.download(values.data(), sum.bytes());
-    EXPECT_EQ(values, std::vector<float>(kRows * kWidth, std::ldexp(1.0F, step % 100))) << step;
-    const std::vector<float> zeros(kRows * kWidth, 0.0F);
-    const std::vector<Bf16> fresh(kRows * kWidth, to_bf16(1));
-    cuda::check(cudaMemcpy(sum.data(), zeros.data(), sum.bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
-    cuda::check(cudaMemcpy(a.data(), fresh.data(), a.bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
-  }
+  expect_each_sees_the_one_before([](const Gemm& call) { cuda::gemm(call, nullptr); });
 }
 
 }  // namespace
