@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <random>
-#include <span>
 
 #include "base/failure.h"
 #include "families.h"
@@ -25,11 +24,15 @@ using kernel::cuda::DeviceMemory;
 constexpr int kLaunches = 100;  // of a graph
 constexpr int64_t kHidden = 256;
 
+// The first million are random, then they come again: a prime number of them, so that rows differ.
 std::vector<Bf16> random_bf16(int64_t count) {
+  constexpr int64_t kPeriod = 1'000'003;
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
   std::vector<Bf16> numbers(static_cast<size_t>(count));
-  for (Bf16& x : numbers) x = to_bf16(normal(random));
+  const auto drawn = numbers.begin() + std::min(count, kPeriod);
+  std::generate(numbers.begin(), drawn, [&] { return to_bf16(normal(random)); });
+  for (size_t i = kPeriod; i < numbers.size(); ++i) numbers[i] = numbers[i - kPeriod];
   return numbers;
 }
 
@@ -79,51 +82,73 @@ void add(Report& report, const std::string& name, const Operand& result, const W
   report.add(name, time_graph(kLaunches, launch), work);
 }
 
+// A product, or several of the same shape in one call: of one x, or each of its part of x's rows (heads).
 struct ProductShape {
   int64_t out, in;
+  int64_t count = 1;
+  bool one_x = true;
 };
-using Product = std::function<void(const kernel::GemmProblem&, cudaStream_t)>;
+using Product = std::function<void(const kernel::Gemm&, cudaStream_t)>;
 
 // Products with bf16 weights. Small weights are found in L2, others in memory.
 void bench_products(Report& report, const std::string& filter, const char* kind, const Product& product) {
-  constexpr ProductShape kShapes[] = {{256, 256},  {768, 256},  {256, 768},   {4096, 256},   {256, 512},  {1536, 7168},
-                                      {576, 7168}, {384, 7168}, {2048, 7168}, {12288, 1536}, {7168, 8192}};
+  constexpr ProductShape kShapes[] = {{256, 256},
+                                      {768, 256},
+                                      {256, 768},
+                                      {4096, 256},
+                                      {256, 512},
+                                      {1536, 7168},
+                                      {576, 7168},
+                                      {384, 7168},
+                                      {2048, 7168},
+                                      {2048, 7168, 2},
+                                      {12288, 1536},
+                                      {7168, 8192},
+                                      {512, 128, 64, false},
+                                      {128, 512, 64, false}};
   constexpr int64_t kInCache = int64_t{4} << 20;
-  for (const auto& [out, in] : kShapes) {
-    const std::string shape = fmt::format("{} gemm {}x{}", kind, out, in);
+  for (const auto& [out, in, count, one_x] : kShapes) {
+    const std::string shape =
+        fmt::format("{} gemm {}{}x{}", kind, count == 1 ? "" : fmt::format("{} of ", count), out, in);
     const int64_t weight_bytes = out * in * 2;
-    const int copies = weight_bytes < kInCache ? 1 : cold_copies(weight_bytes);
+    const int copies = count * weight_bytes < kInCache ? 1 : cold_copies(count * weight_bytes);
     DeviceMemory weights;
     for (const int64_t rows : {1, 8, 16, 64, 128, 512, 4096}) {
       const std::string name = fmt::format("{}, {} rows", shape, rows);
       if (name.find(filter) == std::string::npos) continue;
-      if (weights.data() == nullptr) weights = repeated(DeviceMemory(random_bf16(out * in)), copies);
-      const Operand x(DType::kBf16, rows, in);
-      const Operand y(DType::kF32, rows, out);
+      if (weights.data() == nullptr) weights = repeated(DeviceMemory(random_bf16(out * in)), copies * count);
+      const Operand x(DType::kBf16, rows, one_x ? in : in * count);
+      const Operand y(DType::kF32, rows, out * count);
+      const auto launch = [&](int i, cudaStream_t stream) {
+        std::vector<kernel::GemmProblem> problems;
+        for (int64_t j = 0; j < count; ++j) {
+          kernel::GemmProblem p{.x = x.rows(),
+                                .weight = {.format = WeightFormat::kBf16,
+                                           .out = out,
+                                           .in = in,
+                                           .data = weights.as<uint8_t>() + (i % copies * count + j) * weight_bytes},
+                                .y = y.rows(),
+                                .rows = rows};
+          if (!one_x) p.x.data = x.memory.as<uint16_t>() + j * in;
+          p.y.data = y.memory.as<float>() + j * out;
+          problems.push_back(p);
+        }
+        product({.problems = problems.data(), .count = count}, stream);
+      };
+      const int64_t numbers_of_x = rows * x.columns;
       add(report, name, y,
-          {.bytes = static_cast<double>(weight_bytes + rows * (in * 2 + out * 4)),
-           .flops = 2.0 * static_cast<double>(rows * out * in)},
-          [&](int i, cudaStream_t stream) {
-            product({.x = x.rows(),
-                     .weight = {.format = WeightFormat::kBf16,
-                                .out = out,
-                                .in = in,
-                                .data = weights.as<uint8_t>() + i % copies * weight_bytes},
-                     .y = y.rows(),
-                     .rows = rows},
-                    stream);
-          });
+          {.bytes = static_cast<double>(count * weight_bytes + numbers_of_x * 2 + rows * count * out * 4),
+           .flops = 2.0 * static_cast<double>(count * rows * out * in)},
+          launch);
     }
   }
 }
 
 void bench_gemm(Report& report, const std::string& filter) {
-  bench_products(report, filter, "generic", [](const kernel::GemmProblem& problem, cudaStream_t stream) {
-    kernel::cuda::gemm({.problems = &problem, .count = 1}, stream);
-  });
-  bench_products(report, filter, "dense", [](const kernel::GemmProblem& problem, cudaStream_t stream) {
-    kernel::cuda::sm90::dense_gemm({.problems = &problem, .count = 1}, stream);
-  });
+  bench_products(report, filter, "generic",
+                 [](const kernel::Gemm& call, cudaStream_t stream) { kernel::cuda::gemm(call, stream); });
+  bench_products(report, filter, "dense",
+                 [](const kernel::Gemm& call, cudaStream_t stream) { kernel::cuda::sm90::dense_gemm(call, stream); });
 }
 
 // The same products through cuBLASLt, where the machine has it: the yardstick of many rows.
@@ -134,8 +159,8 @@ void bench_cublaslt(Report& report, const std::string& filter) {
     return;
   }
   const DeviceMemory workspace(static_cast<size_t>(kernel::cuda::CublasLt::kWorkspaceBytes));
-  bench_products(report, filter, "cublaslt", [&](const kernel::GemmProblem& problem, cudaStream_t stream) {
-    (*library)->gemm(problem, workspace.data(), stream);
+  bench_products(report, filter, "cublaslt", [&](const kernel::Gemm& call, cudaStream_t stream) {
+    for (int64_t i = 0; i < call.count; ++i) (*library)->gemm(call.problems[i], workspace.data(), stream);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "kernel/cuda/graphs.h"
 #include "kernel/cuda/launch.h"
 #include "kernel/cuda/marks.h"
+#include "kernel/cuda/sm90/dense_gemm.h"
 #include "kernel/cuda/sm90/mla_decode.h"
 #include "kernel/cuda/sm90/nvfp4_moe.h"
 #include "kernel/cuda/sm90/nvfp4_pack.h"
@@ -47,6 +48,13 @@ bool fits_mla_decode(const MlaAttention& call) {
   return call.latent == sm90::kMlaLatent && call.rope == sm90::kMlaRope && call.store.page_size == sm90::kMlaPage &&
          call.store.dtype == DType::kE4m3 && aligned(call.store.data, 16) && aligned_rows(call.q, 16) &&
          aligned_rows(call.out, 8);
+}
+
+// Whether a product goes to sm90::dense_gemm: below this size of its weight the generic kernels are as fast. Never a
+// matter of rows: those of one weight must all go the same way.
+constexpr int64_t kDenseWeight = int64_t{2} << 20;  // numbers
+bool fits_dense(const GemmProblem& problem) {
+  return problem.weight.out * problem.weight.in >= kDenseWeight && sm90::takes_dense(problem);
 }
 
 class CudaKernels final : public Kernels {
@@ -97,19 +105,17 @@ class CudaKernels final : public Kernels {
   void forget_recorded() override { graphs_.drop(); }
 
   void gemm(const Gemm& args) override {
-    const auto large = [](const GemmProblem& problem) {
-      return problem.rows >= kCublasRows && CublasLt::takes(problem);
+    const auto large = [&](const GemmProblem& problem) {
+      return cublas_ != nullptr && !recorded_ && problem.rows >= kCublasRows && CublasLt::takes(problem);
     };
-    if (cublas_ == nullptr || recorded_ || std::none_of(args.problems, args.problems + args.count, large)) {
-      return cuda::gemm(args, stream());
-    }
-    for (int64_t i = 0; i < args.count; ++i) {
-      const GemmProblem& problem = args.problems[i];
-      if (large(problem)) {
-        cublas_->gemm(problem, cublas_buffer_.data(), stream());
-      } else {
-        cuda::gemm({.problems = &problem, .count = 1}, stream());
-      }
+    const auto route_of = [&](const GemmProblem& problem) {
+      return large(problem) ? Product::kCublas : fits_dense(problem) ? Product::kDense : Product::kGeneric;
+    };
+    // Neighbours that go the same way go together.
+    for (int64_t first = 0, next = 0; first < args.count; first = next) {
+      const Product way = route_of(args.problems[first]);
+      while (next < args.count && route_of(args.problems[next]) == way) ++next;
+      gemm_by(way, {.problems = args.problems + first, .count = next - first});
     }
   }
   void rms_norm(const RmsNorm& args) override { cuda::rms_norm(args, stream()); }
@@ -160,6 +166,12 @@ class CudaKernels final : public Kernels {
   }
 
  private:
+  enum class Product { kGeneric, kDense, kCublas };
+  void gemm_by(Product way, const Gemm& call) {
+    if (way == Product::kGeneric) return cuda::gemm(call, stream());
+    if (way == Product::kDense) return sm90::dense_gemm(call, stream());
+    for (int64_t i = 0; i < call.count; ++i) cublas_->gemm(call.problems[i], cublas_buffer_.data(), stream());
+  }
   [[nodiscard]] cudaStream_t stream() const { return memory_.stream(); }
   static MoeShape shape_of(const FusedExperts& args) {
     return {.experts = static_cast<int>(args.experts),

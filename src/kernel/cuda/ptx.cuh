@@ -54,11 +54,6 @@ __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uin
                : "memory");
 }
 
-// A tensor map lies in the parameters of the launch; this brings it to where the copy engine looks.
-__device__ inline void prefetch_tensor_map(const void* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 // The box at these coordinates (innermost first) of a three-dimensional tensor map to shared memory, aligned to 1024
 // bytes; what lies outside of the tensor is zeros, and the barrier hears of the whole box.
 __device__ inline void tensor_load(void* to, const void* map, int c0, int c1, int c2, uint64_t* barrier) {

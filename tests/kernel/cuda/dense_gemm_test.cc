@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
+#include <cstring>
 
+#include "kernel/cuda_device.h"
 #include "products.h"
 
 namespace strobe::kernel {
@@ -220,6 +221,37 @@ TEST(DenseGemm, SlicesFollowFromTheWeight) {
   EXPECT_EQ(dense_gemm_slices(576, 7168), 8);
   EXPECT_EQ(dense_gemm_slices(64, 1023), 1);
   EXPECT_EQ(dense_gemm_slices(64, 1024), 2);
+}
+
+// Which kernels a device gives a problem to follows from its weight, however many rows it has and whatever else is in
+// the call.
+TEST(DenseGemm, ADeviceGoesByTheWeight) {
+  const auto device = open_cuda_device(0, {.graphs = false});
+  const auto multiply_there = [&](const Gemm& call) {
+    device->gemm(call);
+    device->wait();
+  };
+  const ProductCase large(2112, 1024, 300);
+  large.expect_one_order(multiply_there, {1, 8, 9, 64, 129});
+  EXPECT_EQ(large.multiply(multiply_there, 0, 300), large.multiply(multiply, 0, 300));
+  const ProductCase small(64, 1024, 300);
+  small.expect_one_order(multiply_there, {1, 8, 9, 64, 129});
+  // Both in one call, in turn.
+  const auto together = [&](const Gemm& call) {
+    std::vector<DeviceMemory> rests;
+    std::vector<GemmProblem> problems;
+    for (int i = 0; i < 3; ++i) {
+      GemmProblem p = call.problems[0];
+      if (i != 1) {
+        p.weight.out = 8;  // of the large weight: not enough of it
+        rests.emplace_back(static_cast<size_t>(p.rows * p.y.stride * 4));
+        p.y.data = rests.back().data();
+      }
+      problems.push_back(p);
+    }
+    multiply_there({.problems = problems.data(), .count = 3});
+  };
+  EXPECT_EQ(large.multiply(together, 0, 70), large.multiply(multiply, 0, 70));
 }
 
 }  // namespace
