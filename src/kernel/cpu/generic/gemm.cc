@@ -44,16 +44,22 @@ struct Bf16Tiles {
     F32x16 sums[kTiles * kRows];
     copy_sums(to, sums);
     for (int64_t c = 0; c < columns; c += 2) {
+      F32x16 even[kTiles], odd[kTiles];
 #pragma GCC unroll 8
       for (int t = 0; t < kTiles; ++t) {
         const U32x16 pair = load_u32(w + t * tile_stride + c * 32);
-        const F32x16 even = from_bits(pair << 16);
-        const F32x16 odd = from_bits(pair & splat_u32(0xffff0000U));
+        even[t] = from_bits(pair << 16);
+        odd[t] = from_bits(pair & splat_u32(0xffff0000U));
+      }
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r) {
+        // In registers: each is read once for all tiles.
+        const F32x16 x_even = in_register(splat(x[r][c])), x_odd = in_register(splat(x[r][c + 1]));
+#pragma GCC unroll 8
+        for (int t = 0; t < kTiles; ++t) {
           F32x16& sum = sums[t * kRows + r];
-          sum = fma(even, splat(x[r][c]), sum);
-          sum = fma(odd, splat(x[r][c + 1]), sum);
+          sum = fma(even[t], x_even, sum);
+          sum = fma(odd[t], x_odd, sum);
         }
       }
     }
