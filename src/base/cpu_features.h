@@ -10,11 +10,15 @@
 namespace strobe {
 
 // Levels of the CPU kernels, lowest first; a higher one may use everything of the lower ones.
-//   portable  plain C++ for the compiler's baseline
-//   avx2      the psABI level x86-64-v3: AVX2, FMA, F16C, BMI
-//   avx512    x86-64-v4: AVX512 F/BW/VL/DQ/CD
-//   amx       avx512, its BF16, FP16 and VBMI parts, and AMX-BF16 tiles, with the kernel's permission to use them
-enum class CpuIsa { kPortable, kAvx2, kAvx512, kAmx };
+//   portable     plain C++ for the compiler's baseline
+//   avx2         the psABI level x86-64-v3: AVX2, FMA, F16C, BMI
+//   avx512       x86-64-v4: AVX512 F/BW/VL/DQ/CD
+//   avx512_vnni  avx512, and its VNNI and VBMI parts
+//   amx          avx512_vnni, AVX512 BF16 and FP16, and AMX-BF16 tiles, with the kernel's permission to use them
+enum class CpuIsa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAmx };
+
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni,
+                                      CpuIsa::kAmx};
 
 [[nodiscard]] std::string_view to_string(CpuIsa isa);
 

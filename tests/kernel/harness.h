@@ -151,6 +151,9 @@ struct Tolerance {
   // Sums of exact products. ref: in double, rounded once, an NVFP4 weight once more. Others: f32 in any order; the
   // worst case grows with the number of terms (2^-24 each), rounding errors do not conspire.
   double sum = 0;
+  // The same with NVFP4 weights: where integers are multiplied, x has 15 bits, of which the largest number of its group
+  // uses all.
+  double nvfp4_sum = 0;
   // Attention. ref: f32 scores and exponentials. Others: probabilities may be rounded to bf16 (2^-8 at worst).
   double attention = 0;
   // Functions of one number, norms.

@@ -4,7 +4,7 @@ namespace strobe::kernel {
 
 std::vector<const CpuKernels*> tables_here() {
   std::vector<const CpuKernels*> tables = {&ref_kernels()};
-  for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (isa <= best_cpu_isa()) tables.push_back(&cpu_kernels(isa));
   }
   return tables;

@@ -17,7 +17,7 @@ namespace strobe::model {
 inline const std::vector<const Platform*>& platforms_here() {
   static const std::vector<const Platform*> all = [] {
     std::vector<const Platform*> list = {new Platform(kernel::ref_kernels())};
-    for (const CpuIsa isa : {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAmx}) {
+    for (const CpuIsa isa : kCpuIsas) {
       if (isa <= best_cpu_isa()) list.push_back(new Platform(kernel::cpu_kernels(isa)));
     }
     if (kernel::find_cuda_device(0).ok()) list.push_back(new Platform(Platform::cuda()));
