@@ -48,6 +48,31 @@ static inline GemmUnit unit_at(const GemmProblem& p, int64_t index) {
   set(p.y, row, column, count, y);
 }
 
+// The same for rows [row, row + kRows) and kTiles tiles: sums[t * kRows + r].
+template <int kRows, int kTiles>
+[[gnu::always_inline]] static inline void write_sums(const GemmProblem& p, float factor, int64_t row, int64_t tile,
+                                                     const F32x16 (&sums)[kTiles * kRows]) {
+  const bool whole = (tile + kTiles) * kTileRows <= p.weight.out;
+  const int64_t column = tile * kTileRows;
+  const F32x16 factors = splat(factor);
+  if (whole && p.y.dtype == DType::kBf16 && !p.accumulate) {
+    auto* y = const_cast<Bf16*>(row_bf16(p.y, row)) + column;
+    for (int i = 0; i < kTiles * kRows; ++i) {
+      store(y + i % kRows * p.y.stride + i / kRows * kTileRows, sums[i] * factors);
+    }
+  } else if (whole && p.y.dtype == DType::kF32) {
+    auto* y = const_cast<float*>(row_f32(p.y, row)) + column;
+    const bool accumulate = p.accumulate;
+    for (int i = 0; i < kTiles * kRows; ++i) {
+      float* to = y + i % kRows * p.y.stride + i / kRows * kTileRows;
+      const F32x16 value = sums[i] * factors;
+      store(to, accumulate ? load(to) + value : value);
+    }
+  } else {
+    for (int i = 0; i < kTiles * kRows; ++i) write_sum(p, factor, row + i % kRows, tile + i / kRows, sums[i]);
+  }
+}
+
 // Calls compute(unit) for units [begin, end) of a call, counted through its problems, starting the search at problem
 // `first`, whose first unit is number `first_unit`; both move on.
 template <class Compute>

@@ -224,13 +224,10 @@ class UnitMultiplier {
     };
     for (int i = 0; i < kTiles * kRows; ++i) sums[i] = block.first() ? splat(0) : load(waiting(i));
     compute(sums);
-    for (int i = 0; i < kTiles * kRows; ++i) {
-      if (block.last()) {
-        write_sum(*unit.problem, unit.problem->weight.global_scale, unit.row_begin + row + i % kRows, tile + i / kRows,
-                  sums[i]);
-      } else {
-        store(waiting(i), sums[i]);
-      }
+    if (block.last()) {
+      write_sums<kRows, kTiles>(*unit.problem, unit.problem->weight.global_scale, unit.row_begin + row, tile, sums);
+    } else {
+      for (int i = 0; i < kTiles * kRows; ++i) store(waiting(i), sums[i]);
     }
   }
 

@@ -163,14 +163,14 @@ class IntegerMultiplier {
     __m512 sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = first ? _mm512_setzero_ps() : _mm512_load_ps(waiting[row + r]);
     compute(sums);
-    for (int r = 0; r < kRows; ++r) {
-      if (last) {
-        const GemmProblem& p = *block.unit.problem;
-        write_sum(p, p.weight.global_scale, block.unit.row_begin + row + r, tile, {{(NativeF32)sums[r]}});
-      } else {
-        _mm512_store_ps(waiting[row + r], sums[r]);
-      }
+    if (!last) {
+      for (int r = 0; r < kRows; ++r) _mm512_store_ps(waiting[row + r], sums[r]);
+      return;
     }
+    F32x16 results[kRows];
+    for (int r = 0; r < kRows; ++r) results[r] = {{(NativeF32)sums[r]}};
+    const GemmProblem& p = *block.unit.problem;
+    write_sums<kRows, 1>(p, p.weight.global_scale, block.unit.row_begin + row, tile, results);
   }
 
   template <int kRows>
