@@ -25,14 +25,20 @@ struct StopRules {
   bool include_stop = false;  // leave the stop string or token in the text
 };
 
+enum class Drafting {
+  kOff,         // plain decoding
+  kWhenItPays,  // a block a step as long as enough of it is accepted (draft_account.h)
+  kAlways,      // a block a step, whatever comes of it
+};
+
 struct GenerateRequest {
   std::string id;                   // unique among live requests; empty = one is made
   std::vector<int32_t> prompt_ids;  // at least one
   engine::SamplingParams sampling;
   StopRules stop;
   bool skip_special_tokens = true;
-  bool speculative = true;  // false: plain decoding for this request
-  int32_t timeout_ms = 0;   // from submit to the last chunk; behind it the request is aborted. 0: no limit
+  Drafting drafting = Drafting::kWhenItPays;
+  int32_t timeout_ms = 0;  // from submit to the last chunk; behind it the request is aborted. 0: no limit
 };
 
 enum class FinishReason { kStop, kLength, kAbort };
@@ -61,6 +67,7 @@ struct Usage {
   int32_t preemptions = 0;    // how often it lost its pages to older requests and read its text again
   int32_t verify_steps = 0;   // steps with a draft
   int32_t decode_steps = 0;   // steps after prefill, with or without a draft
+  int32_t held_back_steps = 0;  // decode steps without a draft because drafting did not pay; a token each
   int32_t drafted_tokens = 0;
   // Drafts that the target agreed with: how well the draft knows the target. In an answer's last step some of them may
   // lie behind its end; tokens a client got per step are completion_tokens / decode_steps.
@@ -121,6 +128,7 @@ struct GeneratorStats {
   int64_t cached_tokens_total = 0;  // of the prompts' tokens
   int64_t preemptions_total = 0;
   int64_t verify_steps_total = 0;
+  int64_t held_back_steps_total = 0;
   int64_t drafted_tokens_total = 0;
   int64_t accepted_tokens_total = 0;
   std::array<int64_t, kMaxBlockTokens> accept_histogram{};

@@ -214,7 +214,7 @@ void Scheduler::check_idle_pages() const {
 // ---- a step ----
 
 int32_t Scheduler::block_tokens(const Sequence& sequence) const {
-  if (!sequence.request.speculative) return 1;
+  if (sequence.request.drafting == Drafting::kOff || !sequence.drafting.pays()) return 1;
   return std::min(stepper_.max_block_tokens(), options_.max_context_tokens - sequence.committed);
 }
 
@@ -260,7 +260,7 @@ int32_t Scheduler::plan_part(Sequence& sequence, int32_t rows) {
 int32_t Scheduler::next_reach(const Sequence& sequence, const engine::StepSequence& planned) const {
   const int32_t committed =
       planned.first_position + static_cast<int32_t>(planned.tokens.size()) + planned.block_tokens - 1;
-  const int32_t block = sequence.request.speculative ? stepper_.max_block_tokens() : 1;
+  const int32_t block = sequence.request.drafting == Drafting::kOff ? 1 : stepper_.max_block_tokens();
   return std::min(committed + block, longest_reach(sequence.request));
 }
 
@@ -319,7 +319,7 @@ void Scheduler::digest(engine::StepResult& result) {
 
 void Scheduler::emit_tokens(Sequence& sequence, engine::StepOutput output, bool decoding) {
   Usage& usage = sequence.usage;
-  if (decoding) ++usage.decode_steps;
+  if (decoding) count_drafting(sequence, output);
   size_t emitted = 0;
   for (bool ended = false; emitted < output.tokens.size() && !ended; ++emitted) {
     ended = sequence.answer.push(output.tokens[emitted]);
@@ -329,7 +329,6 @@ void Scheduler::emit_tokens(Sequence& sequence, engine::StepOutput output, bool 
   sequence.tokens.insert(sequence.tokens.end(), output.tokens.begin(), output.tokens.end());
   if (usage.completion_tokens == 0) usage.first_token_ms = ms_between(sequence.submitted, now_);
   usage.completion_tokens += static_cast<int32_t>(emitted);
-  if (output.drafted > 0) count_verify(usage, output);
   counts_.generated_tokens_total += static_cast<int64_t>(emitted);
   window_tokens_ += static_cast<int64_t>(emitted);
   AnswerText news = sequence.answer.take_text();
@@ -343,6 +342,18 @@ void Scheduler::emit_tokens(Sequence& sequence, engine::StepOutput output, bool 
   usage.total_ms = ms_between(sequence.submitted, now_);
   letter.chunk.usage = usage;
   letter.sink = sequence.sink.get();
+}
+
+void Scheduler::count_drafting(Sequence& sequence, const engine::StepOutput& output) {
+  ++sequence.usage.decode_steps;
+  if (output.drafted > 0) {
+    count_verify(sequence.usage, output);
+    sequence.drafting.drafted(output.accepted + 1);
+  } else if (sequence.request.drafting != Drafting::kOff && !sequence.drafting.pays()) {
+    ++sequence.usage.held_back_steps;
+    ++counts_.held_back_steps_total;
+    sequence.drafting.held_back();
+  }
 }
 
 void Scheduler::count_verify(Usage& usage, const engine::StepOutput& output) {

@@ -43,6 +43,7 @@ struct SchedulerOptions {
   std::vector<int32_t> eos_ids;
   bool prefix_cache = true;
   int32_t chunk_tokens = 0;  // prompt tokens read in one step by all requests together; 0: as many as the step has rows
+  double draft_cost = 0;     // of a step with a draft, in plain steps (draft_account.h); 0: drafting always pays
   TraceRecorder* trace = nullptr;  // profiles of the steps; may be null
 };
 
@@ -88,6 +89,8 @@ class Scheduler : public Generator {
   void run_step();
   void digest(engine::StepResult& result);
   void emit_tokens(Sequence& sequence, engine::StepOutput output, bool decoding);
+  // A decode step's, before its tokens are emitted.
+  void count_drafting(Sequence& sequence, const engine::StepOutput& output);
   void count_verify(Usage& usage, const engine::StepOutput& output);
   // What is committed of the text becomes known to others.
   void remember(Sequence& sequence);

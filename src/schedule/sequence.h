@@ -11,6 +11,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_tree.h"
 #include "schedule/answer_stream.h"
+#include "schedule/draft_account.h"
 #include "schedule/generator.h"
 
 namespace strobe::schedule {
@@ -18,11 +19,14 @@ namespace strobe::schedule {
 using Clock = std::chrono::steady_clock;
 
 struct Sequence {
-  Sequence(GenerateRequest asked, ChunkSink to, const Tokenizer& tokenizer, std::span<const int32_t> eos_ids)
+  // draft_cost: as DraftAccount takes it.
+  Sequence(GenerateRequest asked, ChunkSink to, const Tokenizer& tokenizer, std::span<const int32_t> eos_ids,
+           double draft_cost)
       : request(std::move(asked)),
         sink(std::make_unique<const ChunkSink>(std::move(to))),
         answer(tokenizer, request.stop, eos_ids, request.skip_special_tokens),
-        tokens(request.prompt_ids) {
+        tokens(request.prompt_ids),
+        drafting(request.drafting == Drafting::kAlways ? 0 : draft_cost) {
     usage.prompt_tokens = static_cast<int32_t>(request.prompt_ids.size());
   }
 
@@ -33,6 +37,7 @@ struct Sequence {
   int32_t committed = 0;                      // positions [0, committed) have their keys and values in the caches
   std::vector<cache::PageId> pages;           // page i holds positions [i * page_size, (i + 1) * page_size)
   cache::PrefixTree::Node* prefix = nullptr;  // the locked end of what of it is in the prefix tree
+  DraftAccount drafting;
   Usage usage;
   Clock::time_point submitted = Clock::now();
 

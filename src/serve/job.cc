@@ -205,7 +205,8 @@ void Job::log_end(const Choice& choice) const {
   if (!choice.finish->message.empty()) json.field("message", choice.finish->message);
   json.field("prompt_tokens", usage.prompt_tokens).field("completion_tokens", usage.completion_tokens);
   json.field("cached_tokens", usage.cached_tokens).field("preemptions", usage.preemptions);
-  json.field("spec_verify_ct", usage.verify_steps).field("accepted_tokens", usage.accepted_tokens);
+  json.field("spec_verify_ct", usage.verify_steps).field("held_back_steps", usage.held_back_steps);
+  json.field("accepted_tokens", usage.accepted_tokens);
   json.field("accept_length", usage.accept_length());
   json.field("queue_ms", usage.queue_ms).field("first_token_ms", usage.first_token_ms);
   json.field("total_ms", usage.total_ms).end_object();

@@ -48,6 +48,8 @@ void write_speculation(PrometheusText& text, const schedule::GeneratorStats& sta
   text.gauge("sglang:spec_accept_rate", "Share of the draft tokens that were accepted", stats.accept_rate());
   text.gauge("sglang:spec_num_draft_tokens", "Tokens of a draft block", stats.draft_block_tokens);
   text.counter("sglang:spec_verify_calls_total", "Verify steps, counted for each request", verify_steps);
+  text.counter("strobe:spec_held_back_steps_total", "Decode steps without a draft because drafting did not pay",
+               static_cast<double>(stats.held_back_steps_total));
   text.counter("strobe:spec_drafted_tokens_total", "Tokens drafted", static_cast<double>(stats.drafted_tokens_total));
   text.counter("strobe:spec_accepted_tokens_total", "Draft tokens accepted",
                static_cast<double>(stats.accepted_tokens_total));

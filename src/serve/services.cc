@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json_fields.h"
 
@@ -39,11 +40,15 @@ Refusal check_ready(const Services& services) {
 Refusal read_handling(const RequestFields& fields, schedule::GenerateRequest& out) {
   out.timeout_ms = static_cast<int32_t>(fields.timeout_ms.value_or(0));
   if (!fields.speculative) return std::nullopt;
-  if (*fields.speculative != "auto" && *fields.speculative != "off") {
-    return refuse_field("speculative", json(*fields.speculative), R"("auto" or "off")");
+  constexpr std::pair<const char*, schedule::Drafting> kWords[] = {{"auto", schedule::Drafting::kWhenItPays},
+                                                                   {"always", schedule::Drafting::kAlways},
+                                                                   {"off", schedule::Drafting::kOff}};
+  for (const auto& [word, drafting] : kWords) {
+    if (*fields.speculative != word) continue;
+    out.drafting = drafting;
+    return std::nullopt;
   }
-  out.speculative = *fields.speculative == "auto";
-  return std::nullopt;
+  return refuse_field("speculative", json(*fields.speculative), R"("auto", "always" or "off")");
 }
 
 Refusal read_rids(const RequestFields& fields, bool several, std::vector<std::string>& ids) {

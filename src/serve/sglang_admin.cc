@@ -95,6 +95,7 @@ void handle_loads(const Services& services, Exchange& exchange) {
   out.field("accept_rate", stats.accept_rate());
   out.field("draft_block_tokens", stats.draft_block_tokens);
   out.field("verify_steps_total", stats.verify_steps_total);
+  out.field("held_back_steps_total", stats.held_back_steps_total);
   out.field("accepted_tokens_total", stats.accepted_tokens_total);
   out.key("accept_histogram_total").begin_array();
   for (int32_t i = 0; i < std::min(stats.draft_block_tokens, schedule::kMaxBlockTokens); ++i) {

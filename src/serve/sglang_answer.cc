@@ -49,10 +49,11 @@ void SglangAnswer::write_meta(JsonWriter& json, const Choice& choice) const {
   if (finish != nullptr) {
     const auto verify_steps = static_cast<double>(usage.verify_steps);
     json.field("e2e_latency", usage.total_ms / 1000).field("queue_time", usage.queue_ms / 1000);
-    json.field("spec_verify_ct", usage.verify_steps);
+    json.field("spec_verify_ct", usage.verify_steps).field("held_back_steps", usage.held_back_steps);
     if (usage.verify_steps > 0) {
-      // SGLang's own sum: the prefill's token is in it, and so is a last step that was cut.
-      json.field("spec_accept_length", usage.completion_tokens / verify_steps);
+      // SGLang's own sum: the prefill's token is in it, and so is a last step that was cut. Tokens of steps that held
+      // back are not.
+      json.field("spec_accept_length", (usage.completion_tokens - usage.held_back_steps) / verify_steps);
       json.field("spec_accept_rate",
                  usage.drafted_tokens == 0 ? 0.0 : static_cast<double>(usage.accepted_tokens) / usage.drafted_tokens);
     }

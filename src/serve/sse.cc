@@ -59,6 +59,7 @@ UsageTotals add_up(std::span<const Choice> choices) {
     last_prompt = choice.prompt_index;
     sum.completion_tokens += usage.completion_tokens;
     sum.verify_steps += usage.verify_steps;
+    sum.held_back_steps += usage.held_back_steps;
     sum.drafted_tokens += usage.drafted_tokens;
     sum.accepted_tokens += usage.accepted_tokens;
     for (size_t i = 0; i < sum.accept_histogram.size(); ++i) sum.accept_histogram[i] += usage.accept_histogram[i];
@@ -73,6 +74,7 @@ void write_usage(JsonWriter& json, const UsageTotals& usage, int32_t draft_block
   json.field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
   json.key("prompt_tokens_details").begin_object().field("cached_tokens", usage.cached_tokens).end_object();
   json.field("spec_verify_ct", usage.verify_steps);
+  json.field("held_back_steps", usage.held_back_steps);
   json.field("drafted_tokens", usage.drafted_tokens);
   json.field("accepted_tokens", usage.accepted_tokens);
   json.field("accept_length", schedule::accept_length(usage.accepted_tokens, usage.verify_steps));

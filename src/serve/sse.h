@@ -34,6 +34,7 @@ struct UsageTotals {
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;
   int64_t verify_steps = 0;
+  int64_t held_back_steps = 0;
   int64_t drafted_tokens = 0;
   int64_t accepted_tokens = 0;
   std::array<int32_t, schedule::kMaxBlockTokens> accept_histogram{};

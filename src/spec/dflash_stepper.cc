@@ -12,6 +12,19 @@ namespace strobe::spec {
 
 using engine::Mark;
 
+namespace {
+
+bool has_blocks(const engine::StepPlan& plan) {
+  return std::ranges::any_of(plan.sequences, [](const auto& sequence) { return sequence.block_tokens > 1; });
+}
+
+DflashOptions without_blocks(DflashOptions options) {
+  options.block_tokens = 1;
+  return options;
+}
+
+}  // namespace
+
 DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const model::DflashDraft& draft,
                              const cache::KvStore& draft_store, const DflashOptions& options)
     : exec_(exec),
@@ -20,6 +33,7 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
       draft_store_(draft_store),
       options_(options),
       recorded_(exec, pass_.target(), draft, draft_store, options),
+      recorded_plain_(exec, pass_.target(), draft, draft_store, without_blocks(options)),
       blocks_(options.page_size),
       clock_(exec) {
   STROBE_CHECK(options.block_tokens >= 2, "block_tokens = {}", options.block_tokens);
@@ -27,7 +41,7 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
 }
 
 engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
-  if (options_.recorded && engine::only_decodes(plan)) return recorded_.run(plan);
+  if (options_.recorded && engine::only_decodes(plan)) return (has_blocks(plan) ? recorded_ : recorded_plain_).run(plan);
   engine::StepResult result;
   clock_.start(plan.timed);
   Stopwatch watch;

@@ -55,6 +55,7 @@ class DflashStepper : public engine::Stepper {
   const cache::KvStore& draft_store_;
   DflashOptions options_;
   RecordedStep recorded_;
+  RecordedStep recorded_plain_;  // of steps in which nobody has a block
 
   // Of the step in hand.
   engine::RowList blocks_;

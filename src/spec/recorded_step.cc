@@ -133,8 +133,10 @@ void RecordedStep::place(const engine::StepPlan& plan) {
 
 void RecordedStep::draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs) {
   clock_.mark(Mark::kDraft);
-  draft_.draft(exec_, rows_.ids(), rows_.batch(), draft_store_, outcome.drafted);
-  ops::fill_drafts(exec_, rows_.blocks(), outcome.drafted, rows_.filled_ids());
+  if (options_.block_tokens > 1) {
+    draft_.draft(exec_, rows_.ids(), rows_.batch(), draft_store_, outcome.drafted);
+    ops::fill_drafts(exec_, rows_.blocks(), outcome.drafted, rows_.filled_ids());
+  }
   clock_.mark(Mark::kTarget);
   engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt, outputs);
 }

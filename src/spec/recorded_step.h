@@ -20,7 +20,7 @@ namespace strobe::spec {
 
 class RecordedStep {
  public:
-  // Borrows all but the options.
+  // Borrows all but the options. Blocks of 1 token: of steps without a draft.
   RecordedStep(ops::Exec& exec, const engine::TargetModel& target, const model::DflashDraft& draft,
                const cache::KvStore& draft_store, const DflashOptions& options);
 

@@ -1,11 +1,14 @@
 #include "tool/assembly.h"
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "base/stopwatch.h"
 #include "engine/plain_stepper.h"
 #include "load/tensor_source.h"
 #include "model/families.h"
 #include "spec/dflash_stepper.h"
+#include "tool/draft_cost.h"
 
 namespace strobe::tool {
 namespace {
@@ -76,6 +79,16 @@ void make_caches(System& system) {
   }
 }
 
+void find_draft_cost(System& system) {
+  if (system.draft_cost) return;
+  const StepCosts costs = measure_step_costs(system);
+  system.draft_cost = costs.ratio();
+  system.decide("least accept length", fmt::format("{:.2f}", costs.ratio()),
+                fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}; texts whose drafted steps "
+                            "give fewer tokens are decoded plainly, but for tries",
+                            costs.drafted_ms, costs.plain_ms));
+}
+
 }  // namespace
 
 void make_stepper(System& system, spec::AcceptRule rule) {
@@ -111,6 +124,7 @@ Result<std::unique_ptr<System>> assemble(const EngineOptions& options, const Wra
   if (system.speculates()) STROBE_TRY(load_draft(system));
   make_caches(system);
   make_stepper(system);
+  if (system.speculates()) find_draft_cost(system);
   log_info("assembled in {:.0f} ms, weights {}", watch.lap_ms(), engine::bytes_text(system.arena->bytes()));
   return owned;
 }
@@ -121,7 +135,8 @@ void start_scheduler(System& system) {
                                      .max_context_tokens = static_cast<int32_t>(system.context_tokens),
                                      .vocab = static_cast<int32_t>(system.config.vocab_size),
                                      .prefix_cache = !system.options.disable_radix_cache,
-                                     .chunk_tokens = system.options.chunked_prefill_size};
+                                     .chunk_tokens = system.options.chunked_prefill_size,
+                                     .draft_cost = system.draft_cost.value_or(0)};
   for (const int64_t id : system.config.eos_ids) options.eos_ids.push_back(static_cast<int32_t>(id));
   options.trace = &system.trace;
   system.scheduler =

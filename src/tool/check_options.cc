@@ -1,5 +1,6 @@
 #include "tool/check_options.h"
 
+#include <charconv>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -77,6 +78,7 @@ Result<void> check_no_speculation(const EngineOptions& o) {
       {"--speculative-dflash-block-size", o.speculative_dflash_block_size != 0},
       {"--speculative-draft-window-size", o.speculative_draft_window_size != 0},
       {"--speculative-draft-rope-amplitude", o.speculative_draft_rope_amplitude != 0},
+      {"--speculative-min-accept-length", o.speculative_min_accept_length != "auto"},
       {"--speculative-draft-attention-backend", o.speculative_draft_attention_backend != "auto"},
       {"--speculative-draft-kv-cache-dtype", o.speculative_draft_kv_cache_dtype != "auto"}};
   if (!o.speculative_draft_model_path.empty()) {
@@ -120,6 +122,7 @@ Result<void> check_speculation(EngineOptions& o) {
   if (amplitude != 0 && !(amplitude >= 1e-3 && amplitude <= 1e3)) {
     return error("--speculative-draft-rope-amplitude {}: accepted: 0.001 to 1000, or 0 for the rule", amplitude);
   }
+  STROBE_TRY(parse_min_accept_length(o.speculative_min_accept_length));
   return {};
 }
 
@@ -130,6 +133,18 @@ Result<void> check_options(EngineOptions& options) {
   STROBE_TRY(check_names(options));
   STROBE_TRY(check_numbers(options));
   return check_speculation(options);
+}
+
+Result<std::optional<double>> parse_min_accept_length(const std::string& text) {
+  if (text == "auto") return std::optional<double>();
+  double value = -1;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || !(value == 0 || (value >= 1 && value <= engine::kMaxBlockTokens))) {
+    return error("--speculative-min-accept-length {}: accepted: auto, 0 (every step has a draft), or 1 to {}", text,
+                 engine::kMaxBlockTokens);
+  }
+  return std::optional<double>(value);
 }
 
 Result<std::vector<std::string>> parse_origins(std::string_view list) {

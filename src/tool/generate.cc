@@ -112,6 +112,7 @@ nlohmann::ordered_json to_json(const Prompt& prompt, const Answer& answer) {
   line["completion_tokens"] = usage.completion_tokens;
   line["finish_reason"] = to_string(answer.finish.reason);
   line["spec_verify_ct"] = usage.verify_steps;
+  line["held_back_steps"] = usage.held_back_steps;
   line["accept_length"] = usage.accept_length();
   line["ttft_ms"] = usage.first_token_ms;
   line["decode_tokens_per_second"] = decode_tokens_per_second(usage);
@@ -121,7 +122,7 @@ nlohmann::ordered_json to_json(const Prompt& prompt, const Answer& answer) {
 
 // Sums over all prompts, for the progress line and the end.
 struct Totals {
-  int64_t answers = 0, tokens = 0, failed = 0, verify_steps = 0, accepted = 0;
+  int64_t answers = 0, tokens = 0, failed = 0, verify_steps = 0, held_back_steps = 0, accepted = 0;
   double decode_ms = 0;
 
   void add(const Answer& answer) {
@@ -129,6 +130,7 @@ struct Totals {
     failed += answer.finish.reason == schedule::FinishReason::kAbort ? 1 : 0;
     tokens += answer.usage.completion_tokens;
     verify_steps += answer.usage.verify_steps;
+    held_back_steps += answer.usage.held_back_steps;
     accepted += answer.usage.accepted_tokens;
     decode_ms += answer.usage.total_ms - answer.usage.first_token_ms;
   }
@@ -138,6 +140,7 @@ struct Totals {
       text += fmt::format(", {:.0f} tokens/s decoding", static_cast<double>(tokens - answers) * 1000 / decode_ms);
     if (verify_steps > 0)
       text += fmt::format(", accept length {:.2f}", schedule::accept_length(accepted, verify_steps));
+    if (held_back_steps > 0) text += fmt::format(", {} steps without a draft", held_back_steps);
     if (failed > 0) text += fmt::format(", {} failed", failed);
     return text;
   }

@@ -50,6 +50,7 @@ struct EngineOptions {
   std::string speculative_draft_attention_backend = "auto";
   std::string speculative_draft_kv_cache_dtype = "auto";
   double speculative_draft_rope_amplitude = 0;
+  std::string speculative_min_accept_length = "auto";
 
   std::string log_level = "info";
 
@@ -110,6 +111,9 @@ struct EngineOptions {
     v("--speculative-draft-kv-cache-dtype", speculative_draft_kv_cache_dtype, "auto | bf16 | fp8_e4m3");
     v("--speculative-draft-rope-amplitude", speculative_draft_rope_amplitude,
       "replaces the YaRN amplitude of the draft's cos and sin; 0: by the Hugging Face rule");
+    v("--speculative-min-accept-length", speculative_min_accept_length,
+      "auto | 1 to 32 | 0: a text whose drafted steps give fewer tokens is decoded without a draft, but for a try now "
+      "and then; auto: as many as pay for such a step, measured at start; 0: every step has a draft");
     v("--log-level", log_level, "debug | info | warning | error");
   }
 };

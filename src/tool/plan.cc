@@ -271,7 +271,20 @@ Result<DType> draft_kv_dtype(Plan& plan, DType target_kv) {
   return decision.dtype;
 }
 
-Result<void> plan_draft(Plan& plan, DType target_kv) {
+// What is not given is measured at the end of the assembly.
+Result<void> plan_draft_cost(Plan& plan, const PlanMode& mode) {
+  const std::string& given = plan.options.speculative_min_accept_length;
+  STROBE_ASSIGN(plan.draft_cost, parse_min_accept_length(given));
+  if (plan.draft_cost) {
+    plan.decide("least accept length", plan.draft_cost == 0 ? "none" : given, "as --speculative-min-accept-length says");
+  } else if (mode.inspection) {
+    plan.decide("least accept length", "measured", "at start: what a step with a draft costs in plain steps");
+  }
+  return {};
+}
+
+Result<void> plan_draft(Plan& plan, const PlanMode& mode, DType target_kv) {
+  STROBE_TRY(plan_draft_cost(plan, mode));
   STROBE_TRY(read_draft(plan));
   STROBE_ASSIGN(const DType dtype, draft_kv_dtype(plan, target_kv));
   plan.draft_kv = model::kv_geometry(plan.draft_recipe, stored_as(plan, dtype));
@@ -350,10 +363,11 @@ engine::MemoryItem plan_workspace(Plan& plan) {
 }
 
 // Every size of a decode step is recorded when it first comes, once for each way to choose tokens: the most likely
-// ones, drawn ones, and with a draft what the host chooses, in two parts that are one step together.
+// ones, drawn ones, and with a draft what the host chooses, in two parts that are one step together; with a draft also
+// without it, for steps in which nobody has a block.
 engine::MemoryItem plan_recordings(const Plan& plan) {
   const int64_t sizes = engine::recorded_sizes(plan.options.max_running_requests);
-  const int64_t ways = plan.speculates() ? 3 : 2;
+  const int64_t ways = plan.speculates() ? 6 : 2;
   int64_t kernels = model::step_launches(plan.recipe);
   if (plan.speculates()) kernels += model::step_launches(plan.draft_recipe);
   return {"CUDA graphs", sizes * ways * kernel::cuda_recorded_bytes(kernels),
@@ -465,7 +479,7 @@ Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   STROBE_TRY(try_all(choose_product_kernel(plan, "--moe-runner-backend", plan.options.moe_runner_backend, "experts")));
   STROBE_TRY(
       try_all(choose_product_kernel(plan, "--fp4-gemm-backend", plan.options.fp4_gemm_backend, "NVFP4 products")));
-  if (plan.speculates()) STROBE_TRY(try_all(plan_draft(plan, kv)));
+  if (plan.speculates()) STROBE_TRY(try_all(plan_draft(plan, mode, kv)));
   plan_step_size(plan);
   STROBE_TRY(tolerate(plan, mode, plan_memory(plan, mode)));
   return plan;

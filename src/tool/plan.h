@@ -44,6 +44,8 @@ struct Plan {
   model::Recipe recipe;
   model::Recipe draft_recipe;
   int64_t mask_token = 0;
+  // Of a step with a draft, in plain steps; 0: drafting always pays; none: not measured yet.
+  std::optional<double> draft_cost;
   std::shared_ptr<const Checkpoint> checkpoint;
   std::shared_ptr<const Checkpoint> draft_checkpoint;
   cache::KvGeometry target_kv;

@@ -55,6 +55,7 @@ Result<Counts> measure(const ExpectedAcceptance& expected, schedule::Generator& 
     if (!ids.ok()) return ids.error();
     schedule::GenerateRequest request{.prompt_ids = std::move(ids).value()};
     request.sampling.temperature = 0;
+    request.drafting = schedule::Drafting::kAlways;  // a draft that guesses nothing shall be seen
     request.stop.max_new_tokens = kMaxNewTokens;
     {
       const std::lock_guard lock(state->mutex);

@@ -26,7 +26,7 @@ class SchedulerStress : public SchedulerFixture {
     }
     GenerateRequest r = request(ids, 1 + static_cast<int32_t>(random() % 40));
     const int32_t most = r.stop.max_new_tokens;
-    r.speculative = random() % 4 != 0;
+    r.drafting = static_cast<Drafting>(random() % 3);
     Listener heard;
     const auto id = scheduler().submit(std::move(r), heard.sink());
     ASSERT_TRUE(id.ok()) << id.message();

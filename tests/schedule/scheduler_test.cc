@@ -96,7 +96,7 @@ TEST_F(SchedulerTest, SpeculationCountsWhatItDoes) {
 TEST_F(SchedulerTest, ARequestMayDeclineSpeculation) {
   start({.fake = {.block_tokens = 4}});
   GenerateRequest r = request(prompt(3), 12);
-  r.speculative = false;
+  r.drafting = Drafting::kOff;
   const Listener heard = submit(std::move(r));
   expect_end(heard, FinishReason::kLength);
   EXPECT_EQ(heard.tokens(), answer(prompt(3), 12));

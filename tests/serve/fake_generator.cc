@@ -14,7 +14,7 @@ FakeGenerator::Script FakeGenerator::words(milliseconds delay) {
   return [delay](const schedule::GenerateRequest& request, int k) -> std::optional<FakeStep> {
     const int most = request.stop.max_new_tokens;
     const int first = k == 0 ? 0 : 1 + (k - 1) * 3;
-    FakeStep step{.tokens = std::min(k == 0 ? 1 : 3, most - first), .verify = k > 0 && request.speculative};
+    FakeStep step{.tokens = std::min(k == 0 ? 1 : 3, most - first), .verify = k > 0 && request.drafting != schedule::Drafting::kOff};
     step.delay = delay;
     for (int i = 0; i < step.tokens; ++i) step.text += fmt::format(" w{}", first + i);
     if (first + step.tokens == most) step.finish = schedule::Finish{.reason = schedule::FinishReason::kLength};

@@ -66,7 +66,7 @@ TEST_F(OpenAiTest, CompletionDefaults) {
   EXPECT_EQ(sampling.top_k, 40);
   EXPECT_FLOAT_EQ(sampling.min_p, 0.1F);
   EXPECT_FLOAT_EQ(sampling.repetition_penalty, 1.1F);
-  EXPECT_TRUE(submitted().speculative);
+  EXPECT_EQ(submitted().drafting, schedule::Drafting::kWhenItPays);
   EXPECT_TRUE(submitted().skip_special_tokens);
   EXPECT_FALSE(submitted().stop.ignore_eos);
 }
@@ -103,7 +103,7 @@ TEST_F(OpenAiTest, EveryFieldReachesTheGenerator) {
   EXPECT_TRUE(request.stop.ignore_eos);
   EXPECT_TRUE(request.stop.include_stop);
   EXPECT_FALSE(request.skip_special_tokens);
-  EXPECT_FALSE(request.speculative);
+  EXPECT_EQ(request.drafting, schedule::Drafting::kOff);
   EXPECT_EQ(request.timeout_ms, 5000);
   EXPECT_TRUE(request.sampling.greedy());
   EXPECT_FLOAT_EQ(request.sampling.top_p, 0.5F);

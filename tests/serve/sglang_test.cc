@@ -73,7 +73,7 @@ TEST_F(SglangTest, PlainDecodingHasNoAcceptLength) {
       ask({{"text", "x"}, {"speculative", "off"}, {"sampling_params", {{"max_new_tokens", 4}}}})["meta_info"];
   EXPECT_EQ(meta["spec_verify_ct"], 0);
   EXPECT_FALSE(meta.contains("spec_accept_length"));
-  EXPECT_FALSE(generator_.requests().at(0).speculative);
+  EXPECT_EQ(generator_.requests().at(0).drafting, schedule::Drafting::kOff);
 }
 
 TEST_F(SglangTest, StreamIsCumulativeAndBeginsWithOneToken) {

@@ -69,6 +69,13 @@ TEST(CheckOptions, EachWrongFlagIsNamedWithItsValue) {
       {"--speculative-draft-window-size", [](O& o) { o.speculative_draft_window_size = -1; }, "-1"},
       {"--speculative-draft-rope-amplitude", [](O& o) { o.speculative_draft_rope_amplitude = -1; }, "-1"},
       {"--speculative-draft-rope-amplitude", [](O& o) { o.speculative_draft_rope_amplitude = 1001; }, "1001"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "often"; }, "often"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "0.5"; }, "0.5"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "-1"; }, "-1"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "32.5"; }, "32.5"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "nan"; }, "nan"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = "2x"; }, "2x"},
+      {"--speculative-min-accept-length", [](O& o) { o.speculative_min_accept_length = ""; }, ""},
   };
   for (const Fault& fault : faults) {
     EngineOptions options = dflash_options();
@@ -102,6 +109,10 @@ TEST(CheckOptions, BordersAreAccepted) {
       [](O& o) { o.speculative_num_draft_tokens = 32; },
       [](O& o) { o.speculative_draft_window_size = 4096; },
       [](O& o) { o.speculative_draft_rope_amplitude = 0.001; },
+      [](O& o) { o.speculative_min_accept_length = "0"; },
+      [](O& o) { o.speculative_min_accept_length = "1"; },
+      [](O& o) { o.speculative_min_accept_length = "2.75"; },
+      [](O& o) { o.speculative_min_accept_length = "32"; },
       [](O& o) { o.moe_runner_backend = "flashinfer_trtllm"; },
       [](O& o) { o.fp4_gemm_backend = "flashinfer_cutlass"; },
   };

@@ -1,0 +1,20 @@
+// What a step with a draft costs in plain steps: so many tokens must come out of it to pay. Measured once at start, for
+// it depends on model, kernels and machine alike: 1.5 where weights are read from memory once for all rows of a block,
+// over 5 where a core must multiply each row by itself.
+#pragma once
+
+#include "tool/assembly.h"
+
+namespace strobe::tool {
+
+struct StepCosts {
+  double drafted_ms = 0;  // one request's block: draft, verify, accept, commit
+  double plain_ms = 0;    // one request's one row
+  [[nodiscard]] double ratio() const { return plain_ms > 0 ? drafted_ms / plain_ms : 0; }
+};
+
+// Of a system with a draft whose pages nobody uses yet; it leaves some of them written. The ratio is 0 where the
+// context holds no block.
+[[nodiscard]] StepCosts measure_step_costs(System& system);
+
+}  // namespace strobe::tool
