@@ -1,7 +1,6 @@
 #include "tool/draft_cost.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "base/stopwatch.h"
@@ -9,37 +8,66 @@
 namespace strobe::tool {
 namespace {
 
-constexpr int32_t kContextTokens = 32;
+// Behind so many tokens a step is measured; attention over them is a part of its cost. Only the first ones are read,
+// once: their pages stand for the others, too.
+constexpr int32_t kContextTokens = 256;
+constexpr int32_t kReadTokens = 32;
 // The best of so many; fewer when they take long.
 constexpr int kSteps = 6;
 constexpr double kLongMs = 200;
+
+// Tokens from all over the vocabulary, so that experts get what texts give them.
+std::vector<int32_t> some_tokens(int32_t count, int64_t vocab) {
+  constexpr int64_t kStride = 7919;
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(i * kStride % vocab));
+  return tokens;
+}
+
+// A context of whole pages of which the first ones are read and stand for the others, or of less than one that is read;
+// then a block. Page 0 takes padding.
+struct Context {
+  int32_t tokens = 0;
+  int32_t read_tokens = 0;
+  std::vector<int32_t> pages;
+};
+
+Context make_context(const cache::PagePool& pool, int32_t room, int32_t block) {
+  const int32_t page = pool.page_size(), whole = room / page;
+  const int32_t read_pages = std::min(whole, pool.pages_for(kReadTokens));
+  Context context{.tokens = whole * page, .read_tokens = read_pages * page};
+  if (whole == 0) context.tokens = context.read_tokens = std::min(room, kReadTokens);
+  for (int32_t i = 0; i < whole; ++i) context.pages.push_back(1 + i % read_pages);
+  const int32_t all = pool.pages_for(context.tokens + block);
+  for (int32_t i = whole; i < all; ++i) context.pages.push_back(1 + read_pages + i - whole);
+  return context;
+}
 
 }  // namespace
 
 StepCosts measure_step_costs(System& system) {
   engine::Stepper& stepper = *system.stepper;
   const int32_t block = stepper.max_block_tokens();
-  const int64_t room = std::min(system.context_tokens, system.memory.pages * system.options.page_size);
-  const auto context = static_cast<int32_t>(std::min<int64_t>({kContextTokens, room - block, stepper.max_rows()}));
-  if (context < 1) return {};
-  std::vector<int32_t> pages(static_cast<size_t>(system.pages->pages_for(context + block)));
-  std::iota(pages.begin(), pages.end(), 1);  // page 0 takes padding
-  // Tokens from all over the vocabulary, so that experts get what texts give them.
-  std::vector<int32_t> text(static_cast<size_t>(context) + 1);
-  constexpr int64_t kStride = 7919;
-  for (size_t i = 0; i < text.size(); ++i) {
-    text[i] = static_cast<int32_t>(static_cast<int64_t>(i) * kStride % system.config.vocab_size);
-  }
+  const auto room = static_cast<int32_t>(std::min<int64_t>(kContextTokens, system.context_tokens - block));
+  if (room < 1) return {};
+  const Context context = make_context(*system.pages, room, block);
+  if (context.pages.back() > system.pages->capacity_pages()) return {};
+  const std::vector<int32_t> text = some_tokens(context.read_tokens + 1, system.config.vocab_size);
   const std::span<const int32_t> tokens = text;
-  engine::StepPlan reading;
-  reading.sequences.push_back({.tokens = tokens.first(static_cast<size_t>(context)), .pages = pages});
-  stepper.run(reading);
+  for (int32_t at = 0; at < context.read_tokens; at += stepper.max_rows()) {
+    const int32_t count = std::min(stepper.max_rows(), context.read_tokens - at);
+    engine::StepPlan plan;
+    plan.sequences.push_back({.tokens = tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
+                              .first_position = at,
+                              .pages = context.pages});
+    stepper.run(plan);
+  }
   const engine::SamplingParams greedy{.temperature = 0};
   const auto step_ms = [&](int32_t block_tokens) {
     engine::StepPlan plan;
     plan.sequences.push_back({.tokens = tokens.last(1),
-                              .first_position = context,
-                              .pages = pages,
+                              .first_position = context.tokens,
+                              .pages = context.pages,
                               .wants_token = true,
                               .block_tokens = block_tokens,
                               .sampling = &greedy});

@@ -41,6 +41,7 @@ class SchedulerFixture : public testing::Test {
     int32_t queued = 100;
     bool prefix_cache = true;
     int32_t chunk = 0;
+    double draft_cost = 0;
     TraceRecorder* trace = nullptr;
   };
 
@@ -58,6 +59,7 @@ class SchedulerFixture : public testing::Test {
                                                               .eos_ids = {0},
                                                               .prefix_cache = setup.prefix_cache,
                                                               .chunk_tokens = setup.chunk,
+                                                              .draft_cost = setup.draft_cost,
                                                               .trace = setup.trace});
   }
   // Ends the scheduler and counts.

@@ -40,6 +40,7 @@ TEST_F(SchedulerPagesTest, RequestsWaitForPagesInTheirOrder) {
 
 // ---- preemption ----
 
+// Steps hold back now and then, by the request's own history: that goes on, too.
 TEST_F(SchedulerPagesTest, PreemptedRequestsGoOnAsIfNothingHadHappened) {
   const FakeOptions small{.block_tokens = 4, .pages = 21, .page_size = 4, .max_context_tokens = 80};
   FakeOptions large = small;
@@ -47,7 +48,8 @@ TEST_F(SchedulerPagesTest, PreemptedRequestsGoOnAsIfNothingHadHappened) {
   std::array<std::vector<Usage>, 2> usages;
   for (const bool scarce : {false, true}) {
     for (const bool prefix_cache : {false, true}) {
-      start({.fake = scarce ? small : large, .prefix_cache = prefix_cache});
+      start({.fake = scarce ? small : large, .prefix_cache = prefix_cache, .draft_cost = 1.6});
+      stepper().accept = [](int32_t position, int32_t drafts) { return position < 25 ? 0 : drafts; };
       std::vector<Listener> heard;
       for (int32_t i = 0; i < 4; ++i) heard.push_back(submit(request(prompt(6 + i, 20 * i), 50)));
       int32_t preemptions = 0;
@@ -68,6 +70,9 @@ TEST_F(SchedulerPagesTest, PreemptedRequestsGoOnAsIfNothingHadHappened) {
   for (size_t i = 0; i < usages[0].size(); ++i) {
     EXPECT_EQ(usages[0][i].accept_histogram, usages[1][i].accept_histogram) << "blocks began elsewhere";
     EXPECT_EQ(usages[0][i].decode_steps, usages[1][i].decode_steps);
+    EXPECT_EQ(usages[0][i].held_back_steps, usages[1][i].held_back_steps);
+    EXPECT_GT(usages[0][i].held_back_steps, 0);
+    EXPECT_GT(usages[0][i].accepted_tokens, 5);
     EXPECT_EQ(usages[1][i].completion_tokens, 50);
   }
 }

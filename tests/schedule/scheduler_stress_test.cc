@@ -52,7 +52,8 @@ class SchedulerStress : public SchedulerFixture {
 TEST_F(SchedulerStress, TwoHundredRequestsOfEightClients) {
   // Room for about three requests at a time, and steps of 24 rows: all kinds of waiting, sharing and giving way happen.
   start({.fake = {.block_tokens = 4, .max_rows = 24, .pages = 25, .page_size = 4, .max_context_tokens = 80},
-         .running = 6});
+         .running = 6,
+         .draft_cost = 2.7});
   std::atomic<int> aborted = 0;
   std::vector<std::thread> clients;
   for (int c = 0; c < kClients; ++c) {

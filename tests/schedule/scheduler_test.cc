@@ -104,6 +104,59 @@ TEST_F(SchedulerTest, ARequestMayDeclineSpeculation) {
   EXPECT_EQ(heard.usage().decode_steps, 11);
 }
 
+// The account's own test is draft_account_test.cc.
+TEST_F(SchedulerTest, StepsHoldBackWhereDraftingDoesNotPay) {
+  start({.fake = {.block_tokens = 4}, .draft_cost = 3});
+  stepper().accept = [](int32_t, int32_t) { return 0; };
+  const Listener heard = submit(request(prompt(5), 100));
+  expect_end(heard, FinishReason::kLength);
+  EXPECT_EQ(heard.tokens(), answer(prompt(5), 100));
+  const Usage usage = heard.usage();
+  EXPECT_EQ(usage.decode_steps, 99);
+  // Two blocks until the account is overdrawn by 1, a third when 32 plain steps have paid that.
+  EXPECT_EQ(usage.verify_steps, 3);
+  EXPECT_EQ(usage.held_back_steps, 96);
+  EXPECT_EQ(usage.drafted_tokens, 3 * 3);
+  EXPECT_EQ(usage.accept_histogram[0], 3) << "steps without a draft are no verify steps";
+  EXPECT_EQ(usage.accept_length(), 1);
+  int32_t drafted = 0;
+  for (const Chunk& chunk : heard.chunks()) {
+    ASSERT_EQ(chunk.token_ids.size(), 1U);
+    drafted += chunk.origins[0].drafted > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(drafted, 3);
+  const auto stats = wait_for_stats([](const GeneratorStats& s) { return s.requests_total == 1; });
+  EXPECT_EQ(stats.verify_steps_total, 3);
+  EXPECT_EQ(stats.held_back_steps_total, 96);
+}
+
+TEST_F(SchedulerTest, DraftsAreTakenUpAgainWhenTheyStand) {
+  start({.fake = {.block_tokens = 8}, .draft_cost = 3});
+  stepper().accept = [](int32_t position, int32_t drafts) { return position < 80 ? 0 : drafts; };
+  const Listener heard = submit(request(prompt(5), 190));
+  expect_end(heard, FinishReason::kLength);
+  EXPECT_EQ(heard.tokens(), answer(prompt(5), 190));
+  const Usage usage = heard.usage();
+  EXPECT_GT(usage.held_back_steps, 60);
+  EXPECT_GT(usage.accepted_tokens, 50);
+  EXPECT_EQ(usage.decode_steps, usage.verify_steps + usage.held_back_steps);
+}
+
+TEST_F(SchedulerTest, ARequestMayAskForDraftsInAllSteps) {
+  start({.fake = {.block_tokens = 4}, .draft_cost = 3});
+  stepper().accept = [](int32_t, int32_t) { return 0; };
+  GenerateRequest always = request(prompt(5), 100), never = request(prompt(6), 100);
+  always.drafting = Drafting::kAlways;
+  never.drafting = Drafting::kOff;
+  const Listener all = submit(std::move(always)), none = submit(std::move(never));
+  expect_end(all, FinishReason::kLength);
+  expect_end(none, FinishReason::kLength);
+  EXPECT_EQ(all.usage().verify_steps, 99);
+  EXPECT_EQ(all.usage().held_back_steps, 0);
+  EXPECT_EQ(none.usage().verify_steps, 0);
+  EXPECT_EQ(none.usage().held_back_steps, 0) << "what never drafts holds nothing back";
+}
+
 TEST_F(SchedulerTest, AStopEarlyInABlockBeatsTheLengthLaterInIt) {
   start({.fake = {.block_tokens = 8}});
   stepper().accept = [](int32_t, int32_t drafts) { return drafts; };  // every step gives 8 tokens
