@@ -53,7 +53,7 @@ TargetOutputs PlainStepper::run_rows(const StepPlan& plan, ops::WorkspaceFrame& 
   if (draws) {
     draws_.clear();
     for (const StepSequence& sequence : plan.sequences) {
-      if (sequence.wants_token) draws_.add(sequence, {});
+      if (sequence.wants_token) draws_.add(sequence, 0);
     }
     draws_.run(exec_, frame, pass_.outputs().logits, pass_.outputs().best);
   }
@@ -71,7 +71,6 @@ TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFra
       ops::draw_tokens(exec_, {.blocks = blocks_.blocks(),
                                .params = blocks_.draw_params(),
                                .logits = outputs.logits,
-                               .ids = blocks_.ids(),
                                .positions = blocks_.batch().positions,
                                .tokens = outputs.best});
     }

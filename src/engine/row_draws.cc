@@ -8,17 +8,15 @@ namespace strobe::engine {
 
 void RowDraws::clear() {
   params_.clear();
-  for (auto* list : {&block_tokens_, &row_begin_, &ids_, &positions_}) list->clear();
+  for (auto* list : {&block_tokens_, &row_begin_, &positions_}) list->clear();
 }
 
-void RowDraws::add(const StepSequence& sequence, std::span<const int32_t> drafted) {
+void RowDraws::add(const StepSequence& sequence, int32_t drafts) {
   params_.push_back(draw_params(*sequence.sampling));
-  block_tokens_.push_back(static_cast<int32_t>(drafted.size()) + 1);
-  row_begin_.push_back(static_cast<int32_t>(ids_.size()));
+  block_tokens_.push_back(drafts + 1);
+  row_begin_.push_back(static_cast<int32_t>(positions_.size()));
   const int32_t last = sequence.first_position + static_cast<int32_t>(sequence.tokens.size()) - 1;
   for (int32_t t = 0; t < block_tokens_.back(); ++t) positions_.push_back(last + t);
-  ids_.push_back(sequence.tokens.back());
-  ids_.insert(ids_.end(), drafted.begin(), drafted.end());
 }
 
 void RowDraws::run(ops::Exec& exec, ops::WorkspaceFrame& frame, const Tensor& logits, const Tensor& best) {
@@ -28,7 +26,7 @@ void RowDraws::run(ops::Exec& exec, ops::WorkspaceFrame& frame, const Tensor& lo
   const auto place = [&](const void* list, int64_t count) {
     return ops::to_device(exec, frame, Tensor(const_cast<void*>(list), DType::kI32, {count}));
   };
-  const auto rows = static_cast<int64_t>(ids_.size());
+  const auto rows = static_cast<int64_t>(positions_.size());
   const Tensor params = place(params_.data(), sequences * kParamWords);
   ops::draw_tokens(exec, {.blocks = {.block_tokens = place(block_tokens_.data(), sequences).as<int32_t>(),
                                      .sequences = sequences,
@@ -36,7 +34,6 @@ void RowDraws::run(ops::Exec& exec, ops::WorkspaceFrame& frame, const Tensor& lo
                           .params = reinterpret_cast<const kernel::DrawParams*>(params.data()),
                           .row_begin = place(row_begin_.data(), sequences).as<int32_t>(),
                           .logits = logits,
-                          .ids = place(ids_.data(), rows),
                           .positions = place(positions_.data(), rows),
                           .tokens = best});
 }

@@ -16,13 +16,13 @@ class RowDraws {
   void clear();
   // The rows of logits that come next: of a sequence that wants tokens, a row for its last token and one for each
   // draft.
-  void add(const StepSequence& sequence, std::span<const int32_t> drafted);
+  void add(const StepSequence& sequence, int32_t drafts);
   // logits: [rows, vocab] f32.  best: [rows] i32, the most likely tokens; becomes the drawn ones (kernel::DrawTokens).
   void run(ops::Exec& exec, ops::WorkspaceFrame& frame, const Tensor& logits, const Tensor& best);
 
  private:
   std::vector<kernel::DrawParams> params_;
-  std::vector<int32_t> block_tokens_, row_begin_, ids_, positions_;
+  std::vector<int32_t> block_tokens_, row_begin_, positions_;
 };
 
 }  // namespace strobe::engine

@@ -89,24 +89,11 @@ Distribution make_distribution(std::span<const float> logits, const SamplingPara
   return d;
 }
 
-bool stands(const Distribution& distribution, int32_t draft, double uniform) {
-  return kernel::draw_point(bits_of(uniform), distribution.sum()) < distribution.weight(draft);
-}
-
 int32_t sample(const Distribution& distribution, double uniform) {
-  return sample_without(distribution, -1, uniform);
-}
-
-int32_t sample_without(const Distribution& distribution, int32_t excluded, double uniform) {
-  const uint64_t rest = distribution.sum() - distribution.weight(excluded);
-  const uint64_t point = kernel::draw_point(bits_of(uniform), rest);
-  uint64_t sum = 0;
-  for (size_t i = 0; i < distribution.ids.size(); ++i) {
-    if (distribution.ids[i] == excluded) continue;
-    sum += distribution.weights[i];
-    if (point < sum) return distribution.ids[i];
-  }
-  return excluded;
+  const uint64_t point = kernel::draw_point(bits_of(uniform), distribution.sum());
+  size_t i = 0;
+  for (uint64_t sum = distribution.weights[0]; sum <= point; sum += distribution.weights[i]) ++i;
+  return distribution.ids[i];
 }
 
 int32_t argmax(std::span<const float> logits) {
@@ -121,8 +108,8 @@ int32_t argmax(std::span<const float> logits) {
   return best;
 }
 
-double uniform(uint64_t seed, int64_t position, RandomUse use) {
-  return static_cast<double>(kernel::random_bits(seed, position, use)) * 0x1p-53;
+double uniform(uint64_t seed, int64_t position) {
+  return static_cast<double>(kernel::random_bits(seed, position)) * 0x1p-53;
 }
 
 }  // namespace strobe::engine

@@ -45,19 +45,13 @@ struct Distribution {
 // argmax has all of it.
 [[nodiscard]] Distribution make_distribution(std::span<const float> logits, const SamplingParams& params);
 
-// Whether a draft stands: with its probability, when `uniform` is even in [0, 1). Never when it has none.
-[[nodiscard]] bool stands(const Distribution& distribution, int32_t draft, double uniform);
 // The token at `uniform` in [0, 1) of the cumulative distribution.
 [[nodiscard]] int32_t sample(const Distribution& distribution, double uniform);
-// The same from the distribution without one token, renormalised. When that token had everything, it is returned.
-[[nodiscard]] int32_t sample_without(const Distribution& distribution, int32_t excluded, double uniform);
 
 // The largest logit's id, ties to the lowest; NaN never wins.
 [[nodiscard]] int32_t argmax(std::span<const float> logits);
 
-using kernel::RandomUse;
-
 // Uniform in [0, 1), a pure function of its arguments: kernel::random_bits.
-[[nodiscard]] double uniform(uint64_t seed, int64_t position, RandomUse use);
+[[nodiscard]] double uniform(uint64_t seed, int64_t position);
 
 }  // namespace strobe::engine

@@ -61,13 +61,14 @@ Distribution TokenChoice::distribution(int64_t t) const {
   return make_distribution(adjusted(t), *sequence_.sampling);
 }
 
-int64_t TokenChoice::position(int64_t t) const {
-  return sequence_.first_position + static_cast<int64_t>(sequence_.tokens.size()) + t;
+double TokenChoice::uniform(int64_t t) const {
+  const int64_t position = sequence_.first_position + static_cast<int64_t>(sequence_.tokens.size()) + t;
+  return engine::uniform(sequence_.sampling->seed, position);
 }
 
 int32_t TokenChoice::choose(int64_t t) const {
   if (sequence_.sampling->greedy()) return best(t);
-  return sample(distribution(t), uniform(sequence_.sampling->seed, position(t), RandomUse::kSample));
+  return sample(distribution(t), uniform(t));
 }
 
 std::vector<TokenLogprobs> TokenChoice::logprobs(std::span<const int32_t> chosen) const {

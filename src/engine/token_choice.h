@@ -32,9 +32,9 @@ class TokenChoice {
   [[nodiscard]] int32_t best(int64_t t) const;
   // Sampling requests: the distribution of the token at row t, given drafted[0..t).
   [[nodiscard]] Distribution distribution(int64_t t) const;
-  // Position of the token that row t chooses.
-  [[nodiscard]] int64_t position(int64_t t) const;
-  // The token of row t when nothing is drafted there: best, or drawn.
+  // Uniform in [0, 1): what the token of row t is drawn by, keyed by the request's seed and the token's position.
+  [[nodiscard]] double uniform(int64_t t) const;
+  // The token of row t: best, or drawn.
   [[nodiscard]] int32_t choose(int64_t t) const;
   // Of the tokens chosen at rows 0, 1, ...; none when the sampling parameters do not ask.
   [[nodiscard]] std::vector<TokenLogprobs> logprobs(std::span<const int32_t> chosen) const;

@@ -295,11 +295,8 @@ struct DrawParams {
 // drawn at position positions[r] + 1, by the law of kernel/draw_law.h among the tokens that pass the filters: in
 // descending order of weights, ties to the lower id, the top_k first ones; of these the shortest head with top_p of
 // their weight; of these the ones with min_p of the largest weight. Of the kept ones, in the order of their ids, the
-// one at draw_point of the random bits is drawn:
-// - a row whose block goes on has a draft, ids[r + 1]. It stands when the point of kAccept is below its weight; else
-//   the draw is among the others, by kResample. Then tokens[r] differs from the draft, so that AcceptGreedy accepts
-//   what stands (spec/acceptance.h has the rule, and why it is exact);
-// - the last row of a block draws by kSample.
+// one at draw_point of the random bits is drawn. Whether the row's block goes on with a draft does not matter:
+// AcceptGreedy accepts the drafts that were drawn (spec/acceptance.h).
 // Rows behind a block's tokens, and rows whose largest logit is infinite or NaN, keep what they hold.
 struct DrawTokens {
   Blocks blocks;
@@ -308,8 +305,7 @@ struct DrawTokens {
   const float* logits = nullptr;       // [rows, columns]
   int64_t stride = 0;
   int64_t columns = 0;                 // the vocabulary, at most kMostDrawColumns
-  const int32_t* ids = nullptr;        // [rows]
-  const int32_t* positions = nullptr;  // [rows], of ids
+  const int32_t* positions = nullptr;  // [rows], of the tokens that were fed
   int32_t* tokens = nullptr;           // [rows]
 };
 

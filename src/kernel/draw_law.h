@@ -49,13 +49,10 @@ constexpr uint64_t draw_weight(float logit, float largest, float temperature) {
   return (kLargestDrawWeight + (power_of_two_rest(~fraction + 1) >> (64 - kDrawBits))) >> (whole + 1);
 }
 
-// What a random number is for. Each use at each position has its own, so that a request's text depends on its seed
-// alone.
-enum class RandomUse : uint64_t { kSample = 1, kAccept = 2, kResample = 3 };
-
-// 53 even bits, a pure function of the arguments.
-constexpr uint64_t random_bits(uint64_t seed, int64_t position, RandomUse use) {
-  return splitmix64(mix(seed, static_cast<uint64_t>(position)) ^ static_cast<uint64_t>(use)) >> 11;
+// 53 even bits, a pure function of the arguments: each position of a text has its own, whoever asks and in whatever
+// company, so that a request's text depends on its seed alone.
+constexpr uint64_t random_bits(uint64_t seed, int64_t position) {
+  return splitmix64(mix(seed, static_cast<uint64_t>(position))) >> 11;
 }
 
 // Where those bits point in [0, sum).

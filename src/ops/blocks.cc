@@ -22,7 +22,6 @@ void fill_drafts(Exec& exec, const kernel::Blocks& blocks, const Tensor& drafted
 void draw_tokens(Exec& exec, const DrawTokens& call) {
   Dims dims("draw_tokens");
   dims.check("logits", call.logits, {"rows", "vocab"})
-      .check("ids", call.ids, {"rows"})
       .check("positions", call.positions, {"rows"})
       .check("tokens", call.tokens, {"rows"});
   if (call.row_begin == nullptr) check_rows("draw_tokens", call.blocks, {&call.tokens});
@@ -33,7 +32,6 @@ void draw_tokens(Exec& exec, const DrawTokens& call) {
                               .logits = call.logits.as<float>(),
                               .stride = dims["vocab"],
                               .columns = dims["vocab"],
-                              .ids = call.ids.as<int32_t>(),
                               .positions = call.positions.as<int32_t>(),
                               .tokens = call.tokens.as<int32_t>()});
 }

@@ -67,7 +67,6 @@ struct DrawTokens {
   const kernel::DrawParams* params = nullptr;  // [sequences], on the device
   const int32_t* row_begin = nullptr;          // [sequences], on the device; nullptr: rows lie as blocks do
   Tensor logits;                               // [rows, vocab] f32; vocab at most kernel::kMostDrawColumns
-  Tensor ids;                                  // [rows] i32
   Tensor positions;                            // [rows] i32
   Tensor tokens;                               // [rows] i32, in: the most likely ones
 };

@@ -63,10 +63,10 @@ using engine::kMaxBlockTokens;  // the length of the histograms below
 struct Usage {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
-  int32_t preemptions = 0;    // how often it lost its pages to older requests and read its text again
-  int32_t verify_steps = 0;   // steps with a draft
-  int32_t decode_steps = 0;   // steps after prefill, with or without a draft
+  int32_t cached_tokens = 0;    // of the prompt, found in the prefix cache
+  int32_t preemptions = 0;      // how often it lost its pages to older requests and read its text again
+  int32_t verify_steps = 0;     // steps with a draft
+  int32_t decode_steps = 0;     // steps after prefill, with or without a draft
   int32_t held_back_steps = 0;  // decode steps without a draft because drafting did not pay; a token each
   int32_t drafted_tokens = 0;
   // Drafts that the target agreed with: how well the draft knows the target. In an answer's last step some of them may

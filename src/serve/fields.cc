@@ -82,7 +82,8 @@ std::vector<Field> make_table() {
       raw("logit_bias", kSampling, &F::logit_bias, "an object: token id to a number from -100 to 100",
           "added to the logits of these tokens"),
       applied("speculative", kBodies, &F::speculative, kAny,
-              "`auto`: draft tokens where the server has a draft and as long as it pays; `always`: also when it does not; `off`: "
+              "`auto`: draft tokens where the server has a draft and as long as it pays; `always`: also when it does "
+              "not; `off`: "
               "plain decoding. The text's law is the same"),
 
       // When it ends

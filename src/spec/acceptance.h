@@ -11,20 +11,16 @@
 
 namespace strobe::spec {
 
-// The tokens a step emits: the accepted drafts, then one of the target's own.
-//
-// Greedy: drafts stand as long as each equals the target's best token; the last token is the best at the first row that
-// disagrees (or after the last draft). Equal, token for token, to plain decoding.
-//
-// Sampling (the exact rule for a proposal that is one point; Leviathan et al., arXiv 2211.17192, with q one-hot): draft
-// d at row t stands with probability p_t(d); at the first that does not, the token is drawn from p_t without d. Every
-// emitted token has exactly the distribution of plain decoding.
-[[nodiscard]] std::vector<int32_t> accept(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
-                                          std::span<const int32_t> drafted);
+// The tokens a step emits: at each row the token that plain decoding would choose there; drafts stand as long as they
+// are it. So a text is, token for token, that of plain decoding: the most likely tokens, or for requests that sample
+// what their seed draws at each position (kernel/draw_law.h). A draft d is then accepted with probability p(d), as
+// often as by the exact rule for a proposal that is one point (Leviathan et al., arXiv 2211.17192, with q one-hot), and
+// what stands in its place otherwise has the distribution of the rest; but where blocks begin, and whether there are
+// any, changes no text.
+[[nodiscard]] std::vector<int32_t> accept(const engine::TokenChoice& choice, std::span<const int32_t> drafted);
 
 // What a stepper accepts by: accept() above. Tests put a wrong rule in its place, to see that they would notice.
-using AcceptRule = std::vector<int32_t> (*)(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
-                                            std::span<const int32_t> drafted);
+using AcceptRule = std::vector<int32_t> (*)(const engine::TokenChoice& choice, std::span<const int32_t> drafted);
 
 // What a sequence gets from a step: its tokens, and their log probabilities when it asks. `rows`: what the target says
 // at the rows of its block.

@@ -41,7 +41,8 @@ DflashStepper::DflashStepper(ops::Exec& exec, engine::TargetModel target, const 
 }
 
 engine::StepResult DflashStepper::run(const engine::StepPlan& plan) {
-  if (options_.recorded && engine::only_decodes(plan)) return (has_blocks(plan) ? recorded_ : recorded_plain_).run(plan);
+  if (options_.recorded && engine::only_decodes(plan))
+    return (has_blocks(plan) ? recorded_ : recorded_plain_).run(plan);
   engine::StepResult result;
   clock_.start(plan.timed);
   Stopwatch watch;
@@ -124,7 +125,7 @@ void DflashStepper::verify(const engine::StepPlan& plan, ops::WorkspaceFrame& fr
   if (drawn_) {
     draws_.clear();
     for (size_t i = 0; i < plan.sequences.size(); ++i) {
-      if (plan.sequences[i].wants_token) draws_.add(plan.sequences[i], drafted(i));
+      if (plan.sequences[i].wants_token) draws_.add(plan.sequences[i], static_cast<int32_t>(drafted(i).size()));
     }
     draws_.run(exec_, frame, pass_.outputs().logits, pass_.outputs().best);
   }

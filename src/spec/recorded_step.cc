@@ -58,7 +58,6 @@ void RecordedStep::run_whole(const engine::StepPlan& plan, bool draws, const Out
       ops::draw_tokens(exec_, {.blocks = rows_.blocks(),
                                .params = rows_.draw_params(),
                                .logits = outputs.logits,
-                               .ids = rows_.filled_ids(),
                                .positions = rows_.batch().positions,
                                .tokens = outcome.best});
     }

@@ -83,10 +83,11 @@ void find_draft_cost(System& system) {
   if (system.draft_cost) return;
   const StepCosts costs = measure_step_costs(system);
   system.draft_cost = costs.ratio();
-  system.decide("least accept length", fmt::format("{:.2f}", costs.ratio()),
-                fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}; texts whose drafted steps "
-                            "give fewer tokens are decoded plainly, but for tries",
-                            costs.drafted_ms, costs.plain_ms));
+  system.decide(
+      "least accept length", fmt::format("{:.2f}", costs.ratio()),
+      fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}; texts whose drafted steps "
+                  "give fewer tokens are decoded plainly, but for tries",
+                  costs.drafted_ms, costs.plain_ms));
 }
 
 }  // namespace

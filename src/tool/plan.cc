@@ -276,7 +276,8 @@ Result<void> plan_draft_cost(Plan& plan, const PlanMode& mode) {
   const std::string& given = plan.options.speculative_min_accept_length;
   STROBE_ASSIGN(plan.draft_cost, parse_min_accept_length(given));
   if (plan.draft_cost) {
-    plan.decide("least accept length", plan.draft_cost == 0 ? "none" : given, "as --speculative-min-accept-length says");
+    plan.decide("least accept length", plan.draft_cost == 0 ? "none" : given,
+                "as --speculative-min-accept-length says");
   } else if (mode.inspection) {
     plan.decide("least accept length", "measured", "at start: what a step with a draft costs in plain steps");
   }

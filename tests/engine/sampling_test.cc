@@ -242,38 +242,10 @@ TEST(Sample, TheCumulativeDistributionDecides) {
   EXPECT_EQ(sample(d, kAlmostOne), 9);
 }
 
-TEST(SampleWithout, TheRestHasEverything) {
-  const Distribution d{{3, 7, 9}, {2, 1, 1}};
-  EXPECT_EQ(sample_without(d, 3, 0), 7);
-  EXPECT_EQ(sample_without(d, 3, std::nextafter(0.5, 0.0)), 7);
-  EXPECT_EQ(sample_without(d, 3, 0.5), 9);
-  EXPECT_EQ(sample_without(d, 3, kAlmostOne), 9);
-  EXPECT_EQ(sample_without(d, 9, kAlmostOne), 7);
-  EXPECT_EQ(sample_without(d, 7, 0), 3);
-}
-
-TEST(SampleWithout, AStrangerExcludesNothing) {
-  const Distribution d{{3, 7, 9}, {1, 2, 1}};
-  for (const double u : {0.0, 0.2, 0.25, 0.6, 0.75, kAlmostOne}) EXPECT_EQ(sample_without(d, 4, u), sample(d, u)) << u;
-}
-
-TEST(SampleWithout, WhatHasEverythingIsReturned) {
-  for (const double u : {0.0, 0.5, kAlmostOne}) EXPECT_EQ(sample_without({{4}, {1}}, 4, u), 4);
-}
-
-TEST(SampleWithout, ATinyRestIsStillARest) {
-  const Distribution d{{4, 5}, {uint64_t{1} << 60, 1}};
-  EXPECT_EQ(sample_without(d, 4, 0), 5);
-  EXPECT_EQ(sample_without(d, 4, kAlmostOne), 5);
-}
-
-TEST(Stands, BelowTheProbabilityAndNeverWithoutOne) {
-  const Distribution d{{3, 7, 9}, {1, 2, 1}};
-  EXPECT_TRUE(stands(d, 7, 0));
-  EXPECT_TRUE(stands(d, 7, std::nextafter(0.5, 0.0)));
-  EXPECT_FALSE(stands(d, 7, 0.5));
-  EXPECT_FALSE(stands(d, 4, 0));
-  EXPECT_TRUE(stands({{4}, {5}}, 4, kAlmostOne));
+TEST(Sample, TheLeastWeightIsDrawnAtItsVeryEnd) {
+  const Distribution d{{4, 5}, {uint64_t{1} << 52, 1}};
+  EXPECT_EQ(sample(d, std::nextafter(kAlmostOne, 0.0)), 4);
+  EXPECT_EQ(sample(d, kAlmostOne), 5);
 }
 
 // ---- the law in whole numbers ----
@@ -324,26 +296,24 @@ TEST(Argmax, TiesNanAndNothing) {
 TEST(Uniform, IsInRangeAndDependsOnItsArgumentsAlone) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     for (const int64_t position : {int64_t{0}, int64_t{1}, int64_t{1} << 40}) {
-      const double u = uniform(seed * 0x123456789abcdefULL, position, RandomUse::kAccept);
+      const double u = uniform(seed * 0x123456789abcdefULL, position);
       EXPECT_GE(u, 0.0);
       EXPECT_LT(u, 1.0);
-      EXPECT_EQ(u, uniform(seed * 0x123456789abcdefULL, position, RandomUse::kAccept));
+      EXPECT_EQ(u, uniform(seed * 0x123456789abcdefULL, position));
     }
   }
 }
 
-TEST(Uniform, SeedsPositionsAndUsesGiveDifferentNumbers) {
+TEST(Uniform, SeedsAndPositionsGiveDifferentNumbers) {
   std::set<double> seen;
   int drawn = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     for (int64_t position = 0; position < 200; ++position) {
-      for (const RandomUse use : {RandomUse::kSample, RandomUse::kAccept, RandomUse::kResample}) {
-        seen.insert(uniform(seed, position, use));
-        ++drawn;
-      }
+      seen.insert(uniform(seed, position));
+      ++drawn;
     }
   }
-  EXPECT_EQ(static_cast<int>(seen.size()), drawn);  // 12,000 of 2^53: a clash would be a one in 10^8 chance
+  EXPECT_EQ(static_cast<int>(seen.size()), drawn);  // 4,000 of 2^53: a clash would be a one in 10^9 chance
 }
 
 constexpr int kBins = 100;
@@ -357,12 +327,9 @@ double uniformity(const std::function<double(int)>& draw) {
 
 TEST(Uniform, FillsTheRangeEvenly) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
-    for (const RandomUse use : {RandomUse::kSample, RandomUse::kAccept, RandomUse::kResample}) {
-      EXPECT_GT(uniformity([&](int i) { return uniform(seed, i, use); }), 1e-3) << "positions of seed " << seed;
-    }
+    EXPECT_GT(uniformity([&](int i) { return uniform(seed, i); }), 1e-3) << "positions of seed " << seed;
   }
-  EXPECT_GT(uniformity([](int i) { return uniform(static_cast<uint64_t>(i), 17, RandomUse::kSample); }), 1e-3)
-      << "seeds";
+  EXPECT_GT(uniformity([](int i) { return uniform(static_cast<uint64_t>(i), 17); }), 1e-3) << "seeds";
 }
 
 // Pairs that a text uses together must not know of each other: 10 x 10 squares filled evenly.
@@ -375,18 +342,15 @@ double independence(const std::function<std::pair<double, double>(int)>& draw) {
   return chi_square_p(counts, std::vector<double>(kBins, 1.0 / kBins));
 }
 
-TEST(Uniform, UsesNeighboursAndSeedsAreIndependent) {
-  using enum RandomUse;
-  EXPECT_GT(independence([](int i) { return std::pair(uniform(5, i, kAccept), uniform(5, i, kResample)); }), 1e-3);
-  EXPECT_GT(independence([](int i) { return std::pair(uniform(5, i, kAccept), uniform(5, i, kSample)); }), 1e-3);
-  EXPECT_GT(independence([](int i) { return std::pair(uniform(5, i, kSample), uniform(5, i + 1, kSample)); }), 1e-3);
+TEST(Uniform, NeighborsAndSeedsAreIndependent) {
+  EXPECT_GT(independence([](int i) { return std::pair(uniform(5, i), uniform(5, i + 1)); }), 1e-3);
   EXPECT_GT(independence([](int i) {
               const auto seed = static_cast<uint64_t>(i);
-              return std::pair(uniform(seed, 9, kSample), uniform(seed + 1, 9, kSample));
+              return std::pair(uniform(seed, 9), uniform(seed + 1, 9));
             }),
             1e-3);
   EXPECT_LT(independence([](int i) {
-              const double u = uniform(5, i, kSample);
+              const double u = uniform(5, i);
               return std::pair(u, u);
             }),
             1e-6)

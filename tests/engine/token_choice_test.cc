@@ -32,12 +32,12 @@ using Ids = std::vector<int32_t>;
 
 TEST(TokenChoice, PositionsFollowTheFedTokens) {
   Rows rows({{0, 1}, {0, 1}, {0, 1}});
-  const SamplingParams greedy{.temperature = 0};
+  const SamplingParams sampling{.temperature = 1, .seed = 3};
   const Ids chunk = {5, 6, 7}, drafted = {1, 1};
-  const StepSequence sequence{.tokens = chunk, .first_position = 10, .sampling = &greedy};
+  const StepSequence sequence{.tokens = chunk, .first_position = 10, .sampling = &sampling};
   const TokenChoice choice(rows, sequence, drafted);
-  EXPECT_EQ(choice.position(0), 13);
-  EXPECT_EQ(choice.position(2), 15);
+  EXPECT_EQ(choice.uniform(0), uniform(sampling.seed, 13));
+  EXPECT_EQ(choice.uniform(2), uniform(sampling.seed, 15));
 }
 
 TEST(TokenChoice, GreedyWithoutPenaltiesIsTheArgmax) {
@@ -113,7 +113,7 @@ TEST(TokenChoice, DrawsByTheSeedAndThePosition) {
     const SamplingParams params{.temperature = 1.5F, .seed = seed};
     const StepSequence sequence{.tokens = fed, .first_position = 8, .sampling = &params};
     const TokenChoice choice(rows, sequence, {});
-    EXPECT_EQ(choice.choose(0), sample(choice.distribution(0), uniform(seed, 9, RandomUse::kSample)));
+    EXPECT_EQ(choice.choose(0), sample(choice.distribution(0), uniform(seed, 9)));
   }
 }
 

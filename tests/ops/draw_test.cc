@@ -25,7 +25,7 @@ struct Call {
   int64_t block_rows = 0;
   int64_t columns = 0;
   std::vector<float> logits;
-  Ids ids, positions, best;
+  Ids positions, best;
 
   [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(block_tokens.size()) * block_rows; }
   // Of one sequence alone.
@@ -38,7 +38,6 @@ struct Call {
             .block_rows = block_rows,
             .columns = columns,
             .logits = part(logits, block_rows * columns),
-            .ids = part(ids, block_rows),
             .positions = part(positions, block_rows),
             .best = part(best, block_rows)};
   }
@@ -88,10 +87,6 @@ Call some_call(int64_t sequences, int64_t block_rows, int64_t columns, uint32_t 
   for (int64_t r = 0; r < call.rows(); ++r) fill_row(&call.logits[static_cast<size_t>(r * columns)], columns, random);
   call.best = best_of(call);
   for (int64_t r = 0; r < call.rows(); ++r) {
-    // Drafts: mostly likely ones, as a draft's are.
-    const auto before = static_cast<size_t>(std::max<int64_t>(r - 1, 0));
-    call.ids.push_back(random() % 3 != 0 ? call.best[before]
-                                         : static_cast<int32_t>(random() % static_cast<uint64_t>(columns)));
     call.positions.push_back(static_cast<int32_t>(random() % 100000));
   }
   return call;
@@ -107,7 +102,6 @@ Ids by_reference(const Call& call) {
                                   .logits = call.logits.data(),
                                   .stride = call.columns,
                                   .columns = call.columns,
-                                  .ids = call.ids.data(),
                                   .positions = call.positions.data(),
                                   .tokens = tokens.data()});
   return tokens;
@@ -135,7 +129,6 @@ class Draw : public testing::TestWithParam<DeviceKind> {
                                .params = reinterpret_cast<const DrawParams*>(params.data()),
                                .row_begin = row_begin.empty() ? nullptr : ids(row_begin).as<int32_t>(),
                                .logits = place(call.logits.data(), DType::kF32, {call.rows(), call.columns}),
-                               .ids = ids(call.ids),
                                .positions = ids(call.positions),
                                .tokens = tokens});
     const auto* said = to_host(*place_.exec, tokens, storage_).as<int32_t>();
@@ -190,6 +183,24 @@ TEST_P(Draw, ASequenceDrawsTheSameAloneAndAmongOthers) {
   }
 }
 
+// What a verify pass draws at a row is what a plain step draws there.
+TEST_P(Draw, ARowDrawsTheSameInABlockAndAlone) {
+  const Call call = some_call(24, 4, 999, 5);
+  const Ids together = run(call);
+  for (int64_t r = 0; r < call.rows(); ++r) {
+    const auto row = static_cast<size_t>(r), s = static_cast<size_t>(r / 4);
+    if (r % 4 >= call.block_tokens[s]) continue;
+    const Call alone{.block_tokens = {1},
+                     .params = {call.params[s]},
+                     .block_rows = 1,
+                     .columns = call.columns,
+                     .logits = {call.logits.begin() + r * 999, call.logits.begin() + (r + 1) * 999},
+                     .positions = {call.positions[row]},
+                     .best = {call.best[row]}};
+    EXPECT_EQ(run(alone), Ids{together[row]}) << r;
+  }
+}
+
 TEST_P(Draw, RowsMayLieAnywhere) {
   const Call call = some_call(6, 4, 500, 8);
   const Ids expected = run(call);
@@ -202,7 +213,6 @@ TEST_P(Draw, RowsMayLieAnywhere) {
   for (int32_t s = 0; s < 6; ++s) {
     row_begin.push_back((5 - s) * 4);
     move(turned.logits, call.logits, 500, s);
-    move(turned.ids, call.ids, 1, s);
     move(turned.positions, call.positions, 1, s);
     move(turned.best, call.best, 1, s);
   }
@@ -232,13 +242,12 @@ TEST_P(Draw, TokensComeAsOftenAsTheirWeights) {
     call.params.push_back({.temperature = 1, .seed = static_cast<uint64_t>(s)});
     for (int row = 0; row < 2; ++row) {
       for (const double p : {0.1, 0.2, 0.3, 0.4}) call.logits.push_back(static_cast<float>(std::log(p)));
-      call.ids.push_back(2);  // the draft, in row 1
       call.positions.push_back(row);
     }
   }
   call.best = best_of(call);
   const Ids tokens = run(call);
-  for (const size_t row : {0, 1}) {  // with a draft and without
+  for (const size_t row : {0, 1}) {
     std::vector<double> counts(4);
     for (size_t s = 0; s < kSequences; ++s) ++counts[static_cast<size_t>(tokens[2 * s + row])];
     for (size_t i = 0; i < 4; ++i) {

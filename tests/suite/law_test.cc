@@ -1,9 +1,10 @@
 // The law at temperature 1: the first three tokens of many runs with DFlash are distributed as those of plain decoding,
-// under every field that changes a distribution; a wrong rule in the same system is seen. (tests/spec/acceptance_test.cc
-// holds the rule itself to the exact law, and knows more wrong ones.)
+// under every field that changes a distribution; a wrong rule in the same system is seen.
+// (tests/spec/acceptance_test.cc holds the rule itself to the exact law, and knows more wrong ones.)
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "../engine/chi_square.h"
@@ -125,16 +126,15 @@ TEST_P(NightlyLaw, DflashAndPlain) {
 }
 INSTANTIATE_TEST_SUITE_P(Fields, NightlyLaw, kLaws, kLawName);
 
-// The usual mistake: a refused draft may be drawn again.
-std::vector<int32_t> forgetful_rule(const engine::TokenChoice& choice, const engine::SamplingParams& sampling,
-                                    std::span<const int32_t> drafted) {
+// The usual mistake: a refused draft may be drawn again. Its two coins are the first and the last bits of one number.
+std::vector<int32_t> forgetful_rule(const engine::TokenChoice& choice, std::span<const int32_t> drafted) {
   std::vector<int32_t> tokens;
   for (const int32_t draft : drafted) {
     const auto row = static_cast<int64_t>(tokens.size());
     const engine::Distribution p = choice.distribution(row);
-    const auto coin = [&](engine::RandomUse use) { return engine::uniform(sampling.seed, choice.position(row), use); };
-    const bool stands = coin(engine::RandomUse::kAccept) < p.probability(draft);
-    tokens.push_back(stands ? draft : engine::sample(p, coin(engine::RandomUse::kResample)));
+    const double coin = choice.uniform(row);
+    const bool stands = coin < p.probability(draft);
+    tokens.push_back(stands ? draft : engine::sample(p, std::fmod(coin * 0x1p24, 1)));
     if (!stands) return tokens;
   }
   tokens.push_back(choice.choose(static_cast<int64_t>(tokens.size())));

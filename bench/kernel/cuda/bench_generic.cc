@@ -180,7 +180,7 @@ void bench_draw(Report& report, const std::string& filter, int64_t sequences) {
     Operand logits(DType::kF32, kBlock, kColumns);
     logits.memory = repeated(logits.memory, sequences);
     const DeviceMemory tokens(std::vector<int32_t>(static_cast<size_t>(rows)));
-    const DeviceMemory ids(std::vector<int32_t>(static_cast<size_t>(rows), 17));
+    const DeviceMemory positions(std::vector<int32_t>(static_cast<size_t>(rows), 17));
     const DeviceMemory lengths(std::vector<int32_t>(static_cast<size_t>(sequences), kBlock));
     const DeviceMemory params(std::vector<kernel::DrawParams>(static_cast<size_t>(sequences), kind.params));
     kernel::cuda::argmax({.logits = logits.memory.as<float>(),
@@ -199,8 +199,7 @@ void bench_draw(Report& report, const std::string& filter, int64_t sequences) {
            .logits = logits.memory.as<float>(),
            .stride = kColumns,
            .columns = kColumns,
-           .ids = ids.as<int32_t>(),
-           .positions = ids.as<int32_t>(),
+           .positions = positions.as<int32_t>(),
            .tokens = drawn.as<int32_t>()},
           stream);
     });

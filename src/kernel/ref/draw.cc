@@ -33,25 +33,11 @@ void filter(std::vector<TokenWeight>& list, const DrawParams& params) {
   while (list.size() > 1 && list.back().weight < least) list.pop_back();
 }
 
-// The token at `point` of the sums in the order of the list, `excluded` left out; -1 when the sums end before it.
-int32_t token_at(const std::vector<TokenWeight>& list, int32_t excluded, uint64_t point) {
-  uint64_t sum = 0;
-  for (const TokenWeight& token : list) {
-    if (token.id == excluded) continue;
-    sum += token.weight;
-    if (point < sum) return token.id;
-  }
-  return -1;
-}
-
-int32_t drawn(const std::vector<TokenWeight>& kept, uint64_t seed, int64_t position, const int32_t* draft) {
-  const uint64_t sum = sum_of(kept);
-  const auto point = [&](RandomUse use, uint64_t of) { return draw_point(random_bits(seed, position, use), of); };
-  if (draft == nullptr) return token_at(kept, -1, point(RandomUse::kSample, sum));
-  const auto found = std::find_if(kept.begin(), kept.end(), [&](const TokenWeight& t) { return t.id == *draft; });
-  const uint64_t weight = found == kept.end() ? 0 : found->weight;
-  if (point(RandomUse::kAccept, sum) < weight) return *draft;
-  return token_at(kept, *draft, point(RandomUse::kResample, sum - weight));
+int32_t drawn(const std::vector<TokenWeight>& kept, uint64_t seed, int64_t position) {
+  const uint64_t point = draw_point(random_bits(seed, position), sum_of(kept));
+  size_t i = 0;
+  for (uint64_t sum = kept[0].weight; sum <= point; sum += kept[i].weight) ++i;
+  return kept[i].id;
 }
 
 }  // namespace
@@ -80,7 +66,7 @@ void draw_tokens(WorkerPool& pool, const DrawTokens& call) {
     const float largest = logits[call.tokens[r]];
     if (!std::isfinite(largest)) return;
     const auto kept = draw_weights(logits, call.columns, largest, params);
-    call.tokens[r] = drawn(kept, params.seed, call.positions[r] + 1, place + 1 < tokens ? &call.ids[r + 1] : nullptr);
+    call.tokens[r] = drawn(kept, params.seed, call.positions[r] + 1);
   });
 }
 

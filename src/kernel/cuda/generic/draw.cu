@@ -222,7 +222,6 @@ struct Slots {
   uint64_t counts[kCluster];
   uint64_t ties[kCluster];
   uint64_t kept[kCluster];
-  uint64_t draft[kCluster];
 };
 
 __device__ Keeper make_keeper(cluster_group& cluster, const Row& row, const Cut& cut, Slots& slots) {
@@ -239,7 +238,7 @@ __device__ Keeper make_keeper(cluster_group& cluster, const Row& row, const Cut&
 
 // Draws the row's token; the thread that has it writes it.
 __device__ void draw(cluster_group& cluster, const Row& row, const DrawTokens& call, int64_t r,
-                     const DrawParams& params, bool has_draft, Bins& bins, Slots& slots) {
+                     const DrawParams& params, Bins& bins, Slots& slots) {
   uint64_t count = 0, sum = 0, of_block = 0, total = 0;
   for (int64_t column = row.begin + threadIdx.x; column < row.end; column += kThreads) {
     const uint64_t weight = row.compute(column);
@@ -257,33 +256,17 @@ __device__ void draw(cluster_group& cluster, const Row& row, const DrawTokens& c
   }
   __syncthreads();  // the cache is filled
   const Keeper keeper = make_keeper(cluster, row, cut, slots);
-  const int32_t draft = has_draft ? call.ids[r + 1] : -1;
-  uint64_t of_thread = 0, of_draft = 0;
-  keeper.for_each([&](int64_t column, uint64_t weight) {
+  uint64_t of_thread = 0;
+  keeper.for_each([&](int64_t, uint64_t weight) {
     of_thread += weight;
-    if (column == draft) of_draft = weight;
     return true;
   });
-  uint64_t before = sum_before(of_thread, of_block);
-  uint64_t all_of_draft = 0;
-  sum_before(of_draft, total);
-  sum_before_block(cluster, slots.draft, total, all_of_draft);
-  before += sum_before_block(cluster, slots.kept, of_block, total);
+  uint64_t reached = sum_before(of_thread, of_block);
+  reached += sum_before_block(cluster, slots.kept, of_block, total);
 
-  const int64_t position = call.positions[r] + 1;
-  const auto point_of = [&](RandomUse use, uint64_t of) {
-    return draw_point(random_bits(params.seed, position, use), of);
-  };
-  if (has_draft && point_of(RandomUse::kAccept, total) < all_of_draft) {
-    if (cluster.block_rank() == 0 && threadIdx.x == 0) call.tokens[r] = draft;
-    return;
-  }
-  const uint64_t point = point_of(has_draft ? RandomUse::kResample : RandomUse::kSample, total - all_of_draft);
-  if (draft < keeper.begin) before -= all_of_draft;
-  uint64_t reached = before;
-  if (point < before || point >= before + of_thread - of_draft) return;
+  const uint64_t point = draw_point(random_bits(params.seed, call.positions[r] + 1), total);
+  if (point < reached || point >= reached + of_thread) return;
   keeper.for_each([&](int64_t column, uint64_t weight) {
-    if (column == draft) return true;
     reached += weight;
     if (point >= reached) return true;
     call.tokens[r] = static_cast<int32_t>(column);
@@ -312,7 +295,7 @@ __global__ void __cluster_dims__(kCluster, 1, 1) __launch_bounds__(kThreads) dra
   const int64_t begin = min(each * cluster.block_rank(), call.columns);
   const Row row{logits, begin, min(begin + each, call.columns), largest, params.temperature, cached ? cache : nullptr};
   cluster.sync();  // every block has read the most likely token, and none writes into one that has not begun
-  draw(cluster, row, call, r, params, place + 1 < tokens, bins, slots);
+  draw(cluster, row, call, r, params, bins, slots);
   cluster.sync();  // nobody leaves while others read his shared memory
 }
 
