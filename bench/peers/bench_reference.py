@@ -97,7 +97,7 @@ def run_strobe(args, rows: list[dict], dflash: bool) -> list[dict]:
                                   ["--device", args.device, *args.strobe_args])
     return [{"text": r["text"], "tokens": r["completion_tokens"], "first_token_ms": r["ttft_ms"],
              "decode_ms_per_token": 1e3 / r["decode_tokens_per_second"] if r["decode_tokens_per_second"] else 0.0,
-             "verify_steps": r["spec_verify_ct"] if dflash else 0} for r in results[1:]]
+             "verify_steps": r["spec_verify_ct"] + r["held_back_steps"] if dflash else 0} for r in results[1:]]
 
 
 # ------------------------------------------------------------------------------------------------------- summary
@@ -174,7 +174,7 @@ def table(result: dict) -> str:
               f"{result['rows_file']}, {result['count']} prompts, at most {result['max_new_tokens']} new tokens, greedy, e4m3 target cache.",
               f"Reference: {', '.join(f'{k} {v}' for k, v in result['versions'].items() if k not in ('strobe', 'python'))}, bfloat16, "
               f"{result['reference_attention']} attention. Strobe: {result['versions']['strobe']}.", f"`{result['command']}`", "",
-              f"Accept length: output tokens / verify steps. Other programs took {result['others_cpu_share']:.1%} of the CPU.", ""]
+              f"Accept length: output tokens / decode steps. Other programs took {result['others_cpu_share']:.1%} of the CPU.", ""]
     if result["others_cpu_share"] > MOST_OTHERS:
         lines += ["**The machine was busy with other work: these times and ratios say nothing.**", ""]
     lines += [

@@ -1,7 +1,7 @@
 """Runs `strobe generate --jsonl` on problems as chats and reads its JSON lines. Standard library only.
 
 The contract: one JSON line on stdout for each row, in order, with text, output_ids, prompt_tokens, completion_tokens,
-finish_reason, spec_verify_ct, accept_length, ttft_ms, decode_tokens_per_second. Other stdout lines are passed over.
+finish_reason, spec_verify_ct, held_back_steps, accept_length, ttft_ms, decode_tokens_per_second. Other stdout lines are passed over.
 """
 import json
 import re
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 FIELDS = ("text", "output_ids", "prompt_tokens", "completion_tokens", "finish_reason", "ttft_ms", "decode_tokens_per_second")
-DFLASH_FIELDS = ("spec_verify_ct", "accept_length")
+DFLASH_FIELDS = ("spec_verify_ct", "held_back_steps", "accept_length")
 
 
 def read_rows(path: Path, count: int | None = None, skip: int = 0) -> list[dict]:

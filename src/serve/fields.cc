@@ -71,7 +71,8 @@ std::vector<Field> make_table() {
       applied("min_p", kSampling, &F::min_p, {.min = 0, .max = 1, .below_max = true},
               "drops tokens less likely than this times the most likely one. Default as temperature"),
       applied("seed", kSampling, &F::seed, kAny,
-              "of the request's own random stream; text number i of n uses seed + i. Default: drawn"),
+              "of the request's own random stream, whose text is the same with drafts and without; text number i of n "
+              "uses seed + i. Default: drawn"),
       applied("sampling_seed", kSamplingParams, &F::seed, kAny, "the same as seed"),
       applied("presence_penalty", kSampling, &F::presence_penalty, kPenalty,
               "subtracted from the logit of every token that the answer already has"),

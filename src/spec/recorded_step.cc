@@ -71,7 +71,7 @@ void RecordedStep::run_whole(const engine::StepPlan& plan, bool draws, const Out
   engine::StepTimes& times = result.times;
   times.recorded_ms = watch.lap_ms();
   if (!clock_.on()) return;
-  const engine::StageSpans spans{.draft = clock_.span(Mark::kDraft, Mark::kTarget),
+  const engine::StageSpans spans{.draft = draft_span(),
                                  .target = clock_.span(Mark::kTarget, Mark::kAccept),
                                  .accept = clock_.span(Mark::kAccept, Mark::kCommit),
                                  .commit = clock_.span(Mark::kCommit, Mark::kCommitEnd)};
@@ -101,7 +101,7 @@ void RecordedStep::run_halves(const engine::StepPlan& plan, const Outcome& outco
   exec_.kernels().wait();
   times.commit_ms = watch.lap_ms();
   if (!clock_.on()) return;
-  const engine::StageSpans spans{.draft = clock_.span(Mark::kDraft, Mark::kTarget),
+  const engine::StageSpans spans{.draft = draft_span(),
                                  .target = clock_.span(Mark::kTarget, Mark::kTargetEnd),
                                  .commit = clock_.span(Mark::kCommit, Mark::kCommitEnd)};
   // The host waited for both at once.
@@ -138,6 +138,10 @@ void RecordedStep::draft_and_verify(const Outcome& outcome, const engine::Target
   }
   clock_.mark(Mark::kTarget);
   engine::run_target(exec_, target_, rows_.filled_ids(), rows_.batch(), std::nullopt, outputs);
+}
+
+engine::StageSpan RecordedStep::draft_span() const {
+  return options_.block_tokens > 1 ? clock_.span(Mark::kDraft, Mark::kTarget) : engine::StageSpan{};
 }
 
 void RecordedStep::commit(const Outcome& outcome, const engine::TargetOutputs& outputs) {

@@ -43,6 +43,7 @@ class RecordedStep {
   void run_halves(const engine::StepPlan& plan, const Outcome& outcome, const engine::TargetOutputs& outputs,
                   Stopwatch& watch, engine::StepResult& result);
   void draft_and_verify(const Outcome& outcome, const engine::TargetOutputs& outputs);
+  [[nodiscard]] engine::StageSpan draft_span() const;  // of a timed step
   void commit(const Outcome& outcome, const engine::TargetOutputs& outputs);
   void take_outcome(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);
   void choose_on_host(const engine::StepPlan& plan, const Outcome& outcome, engine::StepResult& result);

@@ -108,7 +108,7 @@ Result<ExpectedAcceptance> read_expected_acceptance(const std::string& draft_fol
 }
 
 SelfTestVerdict judge_acceptance(const ExpectedAcceptance& expected, double accept_length, int64_t steps,
-                                 int32_t draft_tokens) {
+                                 int32_t draft_tokens, double draft_cost) {
   using enum SelfTestVerdict::Fit;
   const std::string measured = fmt::format("accept length {:.2f} over {} verify steps", accept_length, steps);
   if (steps < kFewestSteps) {
@@ -130,7 +130,15 @@ SelfTestVerdict judge_acceptance(const ExpectedAcceptance& expected, double acce
                 "right all the same, only slow",
                 measured, least, wanted)};
   }
-  if (accept_length < kPayingLength) {
+  if (draft_cost > 0 && accept_length < draft_cost) {
+    return {
+        .fit = kPoor,
+        .text = fmt::format(
+            "{} ({}): drafting does not pay, for a step of draft and verify costs {:.2f} plain steps here; texts like "
+            "these are decoded without a draft, but for tries",
+            measured, wanted, draft_cost)};
+  }
+  if (draft_cost == 0 && accept_length < kPayingLength) {
     return {.fit = kPoor,
             .text = fmt::format(
                 "{} ({}): likely slower than plain decoding, for a step of draft and verify costs at least about {} "
@@ -145,7 +153,7 @@ Result<SelfTestVerdict> run_self_test(const Plan& plan, schedule::Generator& gen
   STROBE_ASSIGN(const ExpectedAcceptance expected, read_expected_acceptance(plan.options.speculative_draft_model_path));
   STROBE_ASSIGN(const Counts counts, measure(expected, generator, text));
   return judge_acceptance(expected, schedule::accept_length(counts.accepted, counts.steps), counts.steps,
-                          plan.options.speculative_num_draft_tokens);
+                          plan.options.speculative_num_draft_tokens, plan.draft_cost.value_or(0));
 }
 
 }  // namespace strobe::tool

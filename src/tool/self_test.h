@@ -38,9 +38,10 @@ struct SelfTestVerdict {
   std::string text;  // a line for the log
 };
 
-// Pure: what an accept length measured over `steps` verify steps says.
+// Pure: what an accept length measured over `steps` verify steps says. draft_cost: of a step with a draft in plain
+// steps, where texts that give less are decoded plainly; 0: every step has a draft.
 [[nodiscard]] SelfTestVerdict judge_acceptance(const ExpectedAcceptance& expected, double accept_length, int64_t steps,
-                                               int32_t draft_tokens);
+                                               int32_t draft_tokens, double draft_cost);
 
 // Runs it; `text` makes chats of the prompts.
 Result<SelfTestVerdict> run_self_test(const Plan& plan, schedule::Generator& generator, const serve::TextService& text);

@@ -21,9 +21,9 @@ LEAST_ACCEPT_LENGTH = 7.4
 
 
 def accept_length(results: list[dict]) -> float:
-    """Tokens per verify step, without the first token, which prefill gives."""
+    """Tokens per verify step, without the first token, which prefill gives, and those of steps that had no draft."""
     steps = sum(r["spec_verify_ct"] for r in results)
-    return sum(r["completion_tokens"] - 1 for r in results) / steps if steps else 0.0
+    return sum(r["completion_tokens"] - 1 - r["held_back_steps"] for r in results) / steps if steps else 0.0
 
 
 def report(good: bool, text: str) -> bool:
@@ -49,7 +49,8 @@ def check_set(args, name: str, file: Path, count: int, strict: bool) -> bool:
     both = {}
     for kind, dflash in (("plain", False), ("DFlash", True)):
         print(f"     {name}, {kind}: {len(rows)} prompts ...", flush=True)
-        both[kind] = strobe_cli.generate(args.binary, args.models, rows, args.max_new_tokens, dflash, args.strobe_args)
+        flags = [*args.strobe_args, *(["--speculative-min-accept-length", "0"] if dflash else [])]  # drafts in all steps
+        both[kind] = strobe_cli.generate(args.binary, args.models, rows, args.max_new_tokens, dflash, flags)
         right = sum(strobe_cli.is_right(r["text"], row["answer"]) for r, row in zip(both[kind], rows))
         text = f"{name}, {kind}: {right} of {len(rows)} right"
         if strict:

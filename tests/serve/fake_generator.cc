@@ -14,7 +14,8 @@ FakeGenerator::Script FakeGenerator::words(milliseconds delay) {
   return [delay](const schedule::GenerateRequest& request, int k) -> std::optional<FakeStep> {
     const int most = request.stop.max_new_tokens;
     const int first = k == 0 ? 0 : 1 + (k - 1) * 3;
-    FakeStep step{.tokens = std::min(k == 0 ? 1 : 3, most - first), .verify = k > 0 && request.drafting != schedule::Drafting::kOff};
+    FakeStep step{.tokens = std::min(k == 0 ? 1 : 3, most - first),
+                  .verify = k > 0 && request.drafting != schedule::Drafting::kOff};
     step.delay = delay;
     for (int i = 0; i < step.tokens; ++i) step.text += fmt::format(" w{}", first + i);
     if (first + step.tokens == most) step.finish = schedule::Finish{.reason = schedule::FinishReason::kLength};
@@ -177,6 +178,7 @@ schedule::Chunk FakeGenerator::make_chunk(Running& running, const FakeStep& step
   if (usage.completion_tokens == 0) usage.first_token_ms = now_ms;
   usage.total_ms = now_ms;
   usage.completion_tokens += step.tokens;
+  usage.held_back_steps += step.held_back ? 1 : 0;
   if (step.verify) {
     ++usage.verify_steps;
     usage.drafted_tokens += 7;

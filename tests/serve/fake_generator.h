@@ -24,6 +24,7 @@ struct FakeStep {
   std::optional<schedule::Finish> finish;
   std::chrono::milliseconds delay{0};  // after the step before
   std::vector<int32_t> ids = {};       // not empty: of the tokens, instead of made-up ones
+  bool held_back = false;              // a step of one token, without a draft for it would not pay
 };
 
 class FakeGenerator final : public schedule::Generator {

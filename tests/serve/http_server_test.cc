@@ -289,8 +289,8 @@ TEST_F(HttpServerTest, SlowAnswerIsNotCutByAnyTimeout) {
 TEST_F(HttpServerTest, AllBodiesTogetherAreLimited) {
   start({.buffered_bytes_max = 100'000});
   std::optional<HttpClient> holder;
-  // The one whose byte crosses the limit is refused. That may be the holder, whose bytes may still be on their way when the
-  // other body comes: then another holder tries.
+  // The one whose byte crosses the limit is refused. That may be the holder, whose bytes may still be on their way when
+  // the other body comes: then another holder tries.
   int status = 200;
   for (int i = 0; i < 100 && status == 200; ++i) {
     holder.emplace(port_);

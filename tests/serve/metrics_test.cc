@@ -61,6 +61,7 @@ TEST(Metrics, AcceptedAtAPositionCountsLongerRunsToo) {
   schedule::GeneratorStats stats;
   stats.draft_block_tokens = 4;
   stats.verify_steps_total = 10;
+  stats.held_back_steps_total = 6;
   stats.drafted_tokens_total = 30;
   stats.accept_histogram = {4, 3, 2, 1};  // 10 steps
   stats.accepted_tokens_total = 3 + 2 * 2 + 3;
@@ -70,6 +71,7 @@ TEST(Metrics, AcceptedAtAPositionCountsLongerRunsToo) {
   EXPECT_THAT(text, HasSubstr("strobe:spec_accepted_at_position_total{model_name=\"m\",position=\"3\"} 1\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("position=\"4\"")));
   EXPECT_THAT(text, HasSubstr("sglang:spec_accept_length{model_name=\"m\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("strobe:spec_held_back_steps_total{model_name=\"m\"} 6\n"));
 }
 
 TEST(Metrics, EveryLineIsOfTheTextFormat) {

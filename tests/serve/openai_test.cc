@@ -41,15 +41,11 @@ TEST_F(OpenAiTest, CompletionHasTextReasonAndUsage) {
   ASSERT_EQ(answer["choices"].size(), 1U);
   EXPECT_EQ(answer["choices"][0]["text"], " w0 w1 w2 w3 w4 w5 w6");
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
-  const json usage = {{"prompt_tokens", 5},
-                      {"completion_tokens", 7},
-                      {"total_tokens", 12},
-                      {"prompt_tokens_details", {{"cached_tokens", 0}}},
-                      {"spec_verify_ct", 2},
-                      {"drafted_tokens", 14},
-                      {"accepted_tokens", 4},
-                      {"accept_length", 3.0},
-                      {"accept_histogram", {0, 0, 2, 0, 0, 0, 0, 0}}};
+  const json usage = {{"prompt_tokens", 5},   {"completion_tokens", 7},
+                      {"total_tokens", 12},   {"prompt_tokens_details", {{"cached_tokens", 0}}},
+                      {"spec_verify_ct", 2},  {"held_back_steps", 0},
+                      {"drafted_tokens", 14}, {"accepted_tokens", 4},
+                      {"accept_length", 3.0}, {"accept_histogram", {0, 0, 2, 0, 0, 0, 0, 0}}};
   EXPECT_EQ(answer["usage"], usage);
   EXPECT_EQ(submitted().prompt_ids, (std::vector<int32_t>{'h', 'e', 'l', 'l', 'o'}));
 }

@@ -67,6 +67,24 @@ TEST_F(SglangTest, DefaultsAreNotTheModels) {
   EXPECT_EQ(request.stop.max_new_tokens, 128);
 }
 
+TEST_F(SglangTest, StepsHeldBackAreNoVerifyStepsAndTheirTokensCountForNone) {
+  start();
+  generator_.play(FakeGenerator::steps({{.text = "a"},
+                                        {.tokens = 4, .text = "b", .verify = true},
+                                        {.text = "c", .held_back = true},
+                                        {.text = "d", .held_back = true},
+                                        {.tokens = 2,
+                                         .text = "e",
+                                         .verify = true,
+                                         .finish = schedule::Finish{.reason = schedule::FinishReason::kLength}}}));
+  const json meta = ask({{"text", "x"}, {"speculative", "always"}})["meta_info"];
+  EXPECT_EQ(generator_.requests().at(0).drafting, schedule::Drafting::kAlways);
+  EXPECT_EQ(meta["completion_tokens"], 9);
+  EXPECT_EQ(meta["spec_verify_ct"], 2);
+  EXPECT_EQ(meta["held_back_steps"], 2);
+  EXPECT_DOUBLE_EQ(meta["spec_accept_length"].get<double>(), 3.5) << "7 tokens of prefill and 2 steps with a draft";
+}
+
 TEST_F(SglangTest, PlainDecodingHasNoAcceptLength) {
   start();
   const json meta =
@@ -343,6 +361,7 @@ TEST_F(SglangTest, ModelInfoAndLoads) {
   stats.used_slots = 2048;
   stats.verify_steps_total = 5;
   stats.accepted_tokens_total = 12;
+  stats.held_back_steps_total = 4;
   stats.accept_histogram = {1, 0, 2, 0, 2};
   stats.generated_tokens_total = 18;
   generator_.set_stats(stats);
@@ -353,6 +372,7 @@ TEST_F(SglangTest, ModelInfoAndLoads) {
   EXPECT_EQ(load["max_running_requests"], 64);
   EXPECT_EQ(load["generated_tokens_total"], 18);
   EXPECT_EQ(load["speculative"]["verify_steps_total"], 5);
+  EXPECT_EQ(load["speculative"]["held_back_steps_total"], 4);
   EXPECT_EQ(load["speculative"]["accepted_tokens_total"], 12);
   EXPECT_EQ(load["speculative"]["draft_block_tokens"], 8);
   EXPECT_EQ(load["speculative"]["accept_histogram_total"], (json{1, 0, 2, 0, 2, 0, 0, 0}));

@@ -368,19 +368,22 @@ TEST_P(Dflash, ATimedStepTellsItsStages) {
 
 TEST_P(Dflash, ATimedPlainStepTellsItsPass) {
   Stage stage(pocket(), DType::kE4m3, bf16());
-  Speaker speaker(trace_prompt("wordproblem_01"), pages_of(0));
-  auto stepper = stage.plain();
-  Speaker* const one[] = {&speaker};
-  for (int i = 0; i < 5; ++i) {
-    Stopwatch watch;
-    const engine::StepTimes times = step(stepper, one, {.timed = true});
-    const double step_ms = watch.lap_ms();
-    EXPECT_GT(times.target_ms, 0);
-    ASSERT_EQ(times.device.has_value(), GetParam()->cpu == nullptr);
-    if (!times.device) continue;
-    EXPECT_GT(times.device->target.ms, 0);
-    EXPECT_LE(times.device->target.begin_ms + times.device->target.ms, step_ms);
-    EXPECT_EQ(times.device->draft.ms, 0);
+  auto plain = stage.plain();
+  auto without_blocks = stage.dflash(8);
+  for (engine::Stepper* stepper : std::initializer_list<engine::Stepper*>{&plain, &without_blocks}) {
+    Speaker speaker(trace_prompt("wordproblem_01"), pages_of(0));
+    Speaker* const one[] = {&speaker};
+    for (int i = 0; i < 5; ++i) {
+      Stopwatch watch;
+      const engine::StepTimes times = step(*stepper, one, {.timed = true});
+      const double step_ms = watch.lap_ms();
+      EXPECT_GT(times.target_ms, 0);
+      ASSERT_EQ(times.device.has_value(), GetParam()->cpu == nullptr);
+      if (!times.device) continue;
+      EXPECT_GT(times.device->target.ms, 0);
+      EXPECT_LE(times.device->target.begin_ms + times.device->target.ms, step_ms);
+      EXPECT_EQ(times.device->draft.ms, 0);
+    }
   }
 }
 

@@ -80,8 +80,8 @@ constexpr auto kPoor = SelfTestVerdict::Fit::kPoor;
 constexpr auto kBroken = SelfTestVerdict::Fit::kBroken;
 
 SelfTestVerdict::Fit fit(const ExpectedAcceptance& expected, double accept_length, int64_t steps = 100,
-                         int32_t draft_tokens = 8) {
-  return judge_acceptance(expected, accept_length, steps, draft_tokens).fit;
+                         int32_t draft_tokens = 8, double draft_cost = 0) {
+  return judge_acceptance(expected, accept_length, steps, draft_tokens, draft_cost).fit;
 }
 
 TEST_F(SelfTest, JudgesByWhatIsKnown) {
@@ -94,7 +94,7 @@ TEST_F(SelfTest, JudgesByWhatIsKnown) {
   own.own_prompts = true;
   EXPECT_EQ(fit(own, 4.2), kGood);
   EXPECT_EQ(fit(own, 4.19), kBroken);
-  const std::string text = judge_acceptance(own, 2.9, 100, 8).text;
+  const std::string text = judge_acceptance(own, 2.9, 100, 8, 0).text;
   EXPECT_THAT(text, AllOf(HasSubstr("2.90"), HasSubstr("at least 4.20"), HasSubstr("target_layer_ids")));
   EXPECT_EQ(fit(known, 1.5, 100, 4), kGood) << "another block size: nothing is known";
 }
@@ -106,9 +106,18 @@ TEST_F(SelfTest, JudgesAPairThatNothingIsKnownOf) {
   EXPECT_EQ(fit({}, 1.07), kPoor);
   EXPECT_EQ(fit({}, 1.49), kPoor);
   EXPECT_EQ(fit({}, 1.5), kGood);
-  const std::string text = judge_acceptance({}, 1.07, 100, 8).text;
+  const std::string text = judge_acceptance({}, 1.07, 100, 8, 0).text;
   EXPECT_THAT(text, AllOf(HasSubstr("1.07"), HasSubstr("likely slower than plain decoding"), HasSubstr("1.5")));
-  EXPECT_THAT(judge_acceptance({}, 1.6, 100, 8).text, Not(HasSubstr("slower")));
+  EXPECT_THAT(judge_acceptance({}, 1.6, 100, 8, 0).text, Not(HasSubstr("slower")));
+}
+
+TEST_F(SelfTest, JudgesByTheCostOfAStepWhereItIsKnown) {
+  EXPECT_EQ(fit({}, 3.99, 100, 8, 4), kPoor);
+  EXPECT_EQ(fit({}, 4, 100, 8, 4), kGood);
+  EXPECT_EQ(fit({}, 1.3, 100, 8, 1.25), kGood);
+  EXPECT_EQ(fit({}, 1.04, 100, 8, 1), kBroken) << "whatever it costs";
+  const std::string text = judge_acceptance({}, 3.5, 100, 8, 4).text;
+  EXPECT_THAT(text, AllOf(HasSubstr("3.50"), HasSubstr("costs 4.00 plain steps"), HasSubstr("without a draft")));
 }
 
 // A short length is one of slow decoding also where the file says so.
