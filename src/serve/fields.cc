@@ -85,7 +85,7 @@ std::vector<Field> make_table() {
       applied("speculative", kBodies, &F::speculative, kAny,
               "`auto`: draft tokens where the server has a draft and as long as it pays; `always`: also when it does "
               "not; `off`: "
-              "plain decoding. The text's law is the same"),
+              "plain decoding. The text is the same"),
 
       // When it ends
       applied("max_tokens", kOpenAi, &F::max_tokens, kCount,

@@ -83,6 +83,7 @@ void find_draft_cost(System& system) {
   if (system.draft_cost) return;
   const StepCosts costs = measure_step_costs(system);
   system.draft_cost = costs.ratio();
+  if (costs.plain_ms == 0) return system.decide("least accept length", "none", "the context is too short for a block");
   system.decide(
       "least accept length", fmt::format("{:.2f}", costs.ratio()),
       fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}; texts whose drafted steps "

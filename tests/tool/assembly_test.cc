@@ -1,6 +1,7 @@
 // Whole assemblies of pocket-k2: what is decided, why, and that the parts are as decided.
 #include "tool/assembly.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,6 +134,48 @@ TEST(Assembly, ABlockSizeOfOnesOwn) {
   EXPECT_EQ(system->options.speculative_num_draft_tokens, 4);
   EXPECT_EQ(system->stepper->max_rows(), 512 + 800)
       << "every running request's block fits into a step, beside a chunk of prompts";
+}
+
+TEST(Assembly, TheLeastAcceptLengthIsMeasuredOrGiven) {
+  EngineOptions options = dflash_options();
+  const auto measured = assembled(options);
+  EXPECT_GT(measured->draft_cost.value(), 0);
+  EXPECT_EQ(measured->decided("least accept length"), fmt::format("{:.2f}", *measured->draft_cost));
+  EXPECT_THAT(reason(*measured, "least accept length"), AllOf(HasSubstr("a step with a draft took"), HasSubstr("ms")));
+  options.speculative_min_accept_length = "2.5";
+  const auto given = assembled(options);
+  EXPECT_EQ(given->draft_cost, 2.5);
+  EXPECT_EQ(given->decided("least accept length"), "2.5");
+  EXPECT_EQ(reason(*given, "least accept length"), "as --speculative-min-accept-length says");
+  options.speculative_min_accept_length = "0";
+  const auto none = assembled(options);
+  EXPECT_EQ(none->draft_cost, 0);
+  EXPECT_EQ(none->decided("least accept length"), "none");
+}
+
+// Pages of one token and of more than are read, steps of few rows, caches and contexts that hold next to nothing.
+TEST(Assembly, StepsAreMeasuredInAnyGeometry) {
+  struct Case {
+    int32_t page_size;
+    int32_t max_total_tokens;
+    int64_t context_length;
+    bool measured;
+  };
+  const Case cases[] = {{1, 300, 0, true},   {1, 30, 0, true},      {16, 64, 0, true},
+                        {512, 512, 0, true}, {1024, 2048, 0, true}, {64, 1000, 12, true},
+                        {4, 12, 9, true},    {4, 12, 8, false},     {64, 64, 2, false}};
+  for (const Case& c : cases) {
+    EngineOptions options = dflash_options();
+    options.page_size = c.page_size;
+    options.max_total_tokens = c.max_total_tokens;
+    options.context_length = c.context_length;
+    options.chunked_prefill_size = 3;
+    options.max_running_requests = 1;
+    const auto system = assembled(options);
+    EXPECT_EQ(*system->draft_cost > 0, c.measured) << c.page_size << " " << c.max_total_tokens;
+    EXPECT_EQ(system->decided("least accept length") != "none", c.measured);
+    EXPECT_EQ(system->pages->free_pages(), system->pages->capacity_pages());
+  }
 }
 
 TEST(DefaultToPocket, FillsInWhatIsMissing) {
