@@ -14,14 +14,14 @@ combine included.
 """
 import argparse
 import ctypes
-import datetime
-import json
 import math
 import struct
 import sys
 from pathlib import Path
 
 import torch
+
+from measuring import measure, write
 
 HEAD_DIM, LATENT, PAGE = 576, 512, 64
 SCALE = 1 / math.sqrt(192)  # 128 + 64 numbers a head before absorption
@@ -123,36 +123,6 @@ def flash_attention_3(case: Case) -> list:
     return [lambda table=table: launch(table) for table in case.tables]
 
 
-def median_us(launches: list) -> float:
-    for launch in launches[:2]:
-        launch()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for launch in launches:
-            launch()
-    times = []
-    for _ in range(22):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / len(launches))
-    return sorted(times[2:])[10]
-
-
-def measure(name: str, make, case: Case, exact) -> dict:
-    try:
-        launches = make(case)
-        out = launches[0]().float()
-        error = None if exact is None else float((out - exact).norm() / exact.norm())
-        us = median_us(launches)
-        return {"kernel": name, "us": round(us, 2), "tflops": round(case.operations() / us * 1e-6, 1), "error": error}
-    except (RuntimeError, AttributeError, TypeError) as failure:
-        return {"kernel": name, "failed": str(failure).splitlines()[0][:200]}
-
-
 def peers_of(folder: Path) -> list:
     found = []
     for file, name, make in (("_flashmla_C", "FlashMLA bf16", flash_mla), ("_vllm_fa3_C", "FlashAttention-3 MLA bf16", flash_attention_3),
@@ -187,15 +157,17 @@ def main() -> None:
             case = Case(batch, context, args.tokens, args.heads)
             exact = case.exact() if batch * context <= 65536 else None
             for name, make in kernels:
-                rows.append({"batch": batch, "context": context, **measure(name, make, case, exact)})
+                def prepare(make=make):
+                    launches = make(case)
+                    return launches, launches[0]
+
+                rates = lambda us: {"tflops": round(case.operations() / us * 1e-6, 1)}
+                rows.append({"batch": batch, "context": context, **measure(name, prepare, exact, rates)})
                 print(rows[-1], flush=True)
             del case, exact
             torch.cuda.empty_cache()
-    args.output.write_text(json.dumps({
-        "what": "MLA verify, fp8 or bf16 pages of 64, medians of graph replays with cold L2, combine included",
-        "machine": torch.cuda.get_device_name(), "torch": torch.__version__,
-        "date": datetime.date.today().isoformat(), "command": " ".join(sys.argv), "heads": args.heads,
-        "tokens": args.tokens, "rows": rows}, indent=1) + "\n")
+    write(args.output, "MLA verify, fp8 or bf16 pages of 64, medians of graph replays with cold L2, combine included", rows,
+          heads=args.heads, tokens=args.tokens)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,32 @@
-// C functions around our CUDA kernels (bench_mla.py calls them through ctypes). All pointers are of device memory but
-// the struct itself; nothing waits for the device. A failure ends the process with its message: it is a benchmark.
+// C functions around our CUDA kernels (the scripts beside it call them through ctypes). All pointers in a call's struct
+// are of device memory; packing is on the host; nothing waits for the device. A failure ends the process with its
+// message: it is a benchmark.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
 #include "kernel/cuda/sm90/mla_decode.h"
+#include "kernel/cuda/sm90/nvfp4_moe.h"
+#include "kernel/cuda/sm90/nvfp4_pack.h"
+
+namespace {
+
+template <class Work>
+void or_abort(const char* name, const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s: %s\n", name, failure.what());
+    std::abort();
+  }
+}
+
+strobe::QuantTensor nvfp4(const void* codes, const void* scales, int64_t out, int64_t in) {
+  return {.format = strobe::WeightFormat::kNvfp4, .out = out, .in = in, .data = codes, .scales = scales};
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -35,7 +56,7 @@ __attribute__((visibility("default"))) void strobe_mla_decode(const StrobeMla* c
   using namespace strobe;
   using namespace strobe::kernel::cuda::sm90;
   constexpr int64_t kDim = kMlaLatent + kMlaRope;
-  try {
+  or_abort("strobe_mla_decode", [&] {
     MlaWorkspace workspace(call->rows, call->request_count, call->heads);
     workspace.data = call->workspace;
     mla_decode({.q = {.data = const_cast<void*>(call->q), .dtype = DType::kBf16, .stride = call->heads * kDim},
@@ -49,9 +70,66 @@ __attribute__((visibility("default"))) void strobe_mla_decode(const StrobeMla* c
                 .rope = kMlaRope,
                 .scale = call->scale},
                workspace, static_cast<cudaStream_t>(stream));
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "strobe_mla_decode: %s\n", failure.what());
-    std::abort();
-  }
+  });
+}
+
+// The routed experts of a layer with NVFP4 weights.
+struct StrobeMoe {
+  const void* gate_up;       // [experts] of strobe_nvfp4_bytes(2 inter, hidden)
+  const void* down;          // [experts] of strobe_nvfp4_bytes(hidden, inter)
+  const float* gate_scales;  // [experts], of up as well
+  const float* down_scales;  // [experts]
+  const void* x;             // [tokens, hidden] bf16
+  const int32_t* ids;        // [tokens, top_k]
+  const float* id_weights;   // [tokens, top_k]
+  void* y;                   // [tokens, hidden] bf16
+  void* workspace;           // strobe_moe_workspace_bytes
+  int32_t experts, hidden, inter, top_k, tokens;
+};
+
+__attribute__((visibility("default"))) int64_t strobe_nvfp4_bytes(int64_t out, int64_t in) {
+  return strobe::kernel::cuda::nvfp4_packed_bytes(out, in);
+}
+
+__attribute__((visibility("default"))) void strobe_nvfp4_pack(const void* codes, const void* scales, int64_t out,
+                                                              int64_t in, void* to) {
+  strobe::kernel::cuda::pack_nvfp4(nvfp4(codes, scales, out, in), 0, out / 64, static_cast<uint8_t*>(to));
+}
+
+// Of gate and up together: each [inter, hidden], gate's rows first.
+__attribute__((visibility("default"))) void strobe_nvfp4_pack_gate_up(const uint8_t* codes, const uint8_t* scales,
+                                                                      int64_t inter, int64_t hidden, void* to) {
+  const int64_t numbers = inter * hidden;
+  strobe::kernel::cuda::pack_nvfp4_gate_up(nvfp4(codes, scales, inter, hidden),
+                                           nvfp4(codes + numbers / 2, scales + numbers / 16, inter, hidden), 0,
+                                           inter / 32, static_cast<uint8_t*>(to));
+}
+
+__attribute__((visibility("default"))) int64_t strobe_moe_workspace_bytes(const StrobeMoe* call) {
+  return strobe::kernel::cuda::moe_workspace_bytes(
+      {.experts = call->experts, .hidden = call->hidden, .inter = call->inter, .top_k = call->top_k}, call->tokens);
+}
+
+__attribute__((visibility("default"))) void strobe_moe(const StrobeMoe* call, void* stream) {
+  using namespace strobe;
+  using namespace strobe::kernel::cuda;
+  or_abort("strobe_moe", [&] {
+    const MoeShape shape{.experts = call->experts, .hidden = call->hidden, .inter = call->inter, .top_k = call->top_k};
+    nvfp4_moe({.shape = shape,
+               .weights = {.gate_up = static_cast<const uint8_t*>(call->gate_up),
+                           .down = static_cast<const uint8_t*>(call->down),
+                           .gate_scales = call->gate_scales,
+                           .up_scales = call->gate_scales,
+                           .down_scales = call->down_scales},
+               .x = static_cast<const Bf16*>(call->x),
+               .x_stride = call->hidden,
+               .ids = call->ids,
+               .id_weights = call->id_weights,
+               .y = call->y,
+               .y_stride = call->hidden,
+               .tokens = call->tokens,
+               .workspace = static_cast<uint8_t*>(call->workspace)},
+              choose_moe_tiling(shape, call->tokens), static_cast<cudaStream_t>(stream));
+  });
 }
 }
