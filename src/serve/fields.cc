@@ -84,8 +84,7 @@ std::vector<Field> make_table() {
           "added to the logits of these tokens"),
       applied("speculative", kBodies, &F::speculative, kAny,
               "`auto`: draft tokens where the server has a draft and as long as it pays; `always`: also when it does "
-              "not; `off`: "
-              "plain decoding. The text is the same"),
+              "not; `off`: plain decoding. The text is the same"),
 
       // When it ends
       applied("max_tokens", kOpenAi, &F::max_tokens, kCount,

@@ -19,6 +19,7 @@
 #include "probe/timing_kernels.h"
 #include "tool/assembly.h"
 #include "tool/check_options.h"
+#include "tool/draft_cost.h"
 #include "tool/measuring.h"
 
 namespace strobe::tool {
@@ -118,17 +119,8 @@ class Bench {
 
   // Reads the context of every request.
   void read_context() {
-    for (const auto& pages : pages_) {
-      for (int32_t at = 0; at < options_.context_tokens; at += chunk_tokens()) {
-        const int32_t count = std::min(chunk_tokens(), options_.context_tokens - at);
-        engine::StepPlan plan;
-        plan.sequences.push_back(
-            {.tokens = std::span(text_).subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
-             .first_position = at,
-             .pages = pages});
-        system_->stepper->run(plan);
-      }
-    }
+    const auto context = std::span(text_).first(static_cast<size_t>(options_.context_tokens));
+    for (const auto& pages : pages_) read_text(*system_->stepper, context, pages, chunk_tokens());
   }
 
   [[nodiscard]] const System& system() const { return *system_; }
@@ -241,8 +233,8 @@ struct Report {
 std::string to_markdown(const Report& report) {
   std::string page = fmt::format(
       "# Steps of {}, {:%Y-%m-%d}\n\n{}. Context {} tokens. Medians. A step is timed as it runs; its calls are timed "
-      "one by "
-      "one, each waited for, which on a GPU takes much longer than the step: they say what weighs most in it.\n",
+      "one by one, "
+      "each waited for, which on a GPU takes much longer than the step: they say what weighs most in it.\n",
       report.model, fmt::gmtime(std::time(nullptr)), report.machine, report.context_tokens);
   for (const StepTimes& step : report.steps) {
     const double calls_ms = step.kernels_ms();

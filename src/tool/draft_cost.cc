@@ -45,6 +45,16 @@ Context make_context(const cache::PagePool& pool, int32_t room, int32_t block) {
 
 }  // namespace
 
+void read_text(engine::Stepper& stepper, std::span<const int32_t> text, std::span<const int32_t> pages, int32_t most) {
+  for (size_t at = 0; at < text.size(); at += static_cast<size_t>(most)) {
+    engine::StepPlan plan;
+    plan.sequences.push_back({.tokens = text.subspan(at, std::min(static_cast<size_t>(most), text.size() - at)),
+                              .first_position = static_cast<int32_t>(at),
+                              .pages = pages});
+    stepper.run(plan);
+  }
+}
+
 StepCosts measure_step_costs(System& system) {
   engine::Stepper& stepper = *system.stepper;
   const int32_t block = stepper.max_block_tokens();
@@ -54,14 +64,7 @@ StepCosts measure_step_costs(System& system) {
   if (context.pages.back() > system.pages->capacity_pages()) return {};
   const std::vector<int32_t> text = some_tokens(context.read_tokens + 1, system.config.vocab_size);
   const std::span<const int32_t> tokens = text;
-  for (int32_t at = 0; at < context.read_tokens; at += stepper.max_rows()) {
-    const int32_t count = std::min(stepper.max_rows(), context.read_tokens - at);
-    engine::StepPlan plan;
-    plan.sequences.push_back({.tokens = tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(count)),
-                              .first_position = at,
-                              .pages = context.pages});
-    stepper.run(plan);
-  }
+  read_text(stepper, tokens.first(static_cast<size_t>(context.read_tokens)), context.pages, stepper.max_rows());
   const engine::SamplingParams greedy{.temperature = 0};
   const auto step_ms = [&](int32_t block_tokens) {
     engine::StepPlan plan;

@@ -3,9 +3,14 @@
 // over 5 where a core must multiply each row by itself.
 #pragma once
 
+#include <span>
+
 #include "tool/assembly.h"
 
 namespace strobe::tool {
+
+// Reads a text from position 0 on, up to `most` tokens a step.
+void read_text(engine::Stepper& stepper, std::span<const int32_t> text, std::span<const int32_t> pages, int32_t most);
 
 struct StepCosts {
   double drafted_ms = 0;  // one request's block: draft, verify, accept, commit

@@ -20,7 +20,7 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kSplitSteps = kSplit / kStepKeys;
+constexpr int64_t kSplitSteps = kSplit / kTileKeys;
 
 // 2^x within 2e-7, for x <= 0: NaN stays NaN, far below gives 0, 0 gives 1 exactly.
 [[gnu::always_inline]] inline __m512 power_of_two(__m512 x) {
@@ -37,7 +37,7 @@ constexpr int64_t kSplitSteps = kSplit / kStepKeys;
 }
 
 struct TileCore {
-  static constexpr int64_t kStepKeys = strobe::kernel::STROBE_ISA_NAMESPACE::kStepKeys;
+  static constexpr int64_t kStepKeys = kTileKeys;
   static constexpr float kScoreFactor = 1.44269504088896341F;  // log2(e)
   static constexpr float kE4m3Factor = 1;
 
@@ -163,15 +163,15 @@ bool score_run(Own& own, const StoredRows& stored, const std::byte* const* key_r
   __m512i running = _mm512_setzero_si512();
   for (int64_t begin = 0; begin < stored.chunks(); begin += kChunksAtOnce) {
     const int64_t end = smaller(begin + kChunksAtOnce, stored.chunks());
-    for (int64_t key = keys.begin; key < keys.end; key += kStepKeys) {
+    for (int64_t key = keys.begin; key < keys.end; key += kTileKeys) {
       const std::byte* const* rows = key_rows + key;
       // The rows of the next step, in as many parts as there are chunks; later chunks find them in L2.
-      const int64_t rows_ahead = begin == 0 && key + kStepKeys < keys.end ? kStepKeys : 0;
+      const int64_t rows_ahead = begin == 0 && key + kTileKeys < keys.end ? kTileKeys : 0;
       load_scores<kTwo>(scores, begin == 0, key, 0);
       // Four chunks' room goes round: nothing older is asked for again.
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t first = rows_ahead * chunk / end;
-        stored.prefetch(rows + kStepKeys + first, rows_ahead * (chunk + 1) / end - first);
+        stored.prefetch(rows + kTileKeys + first, rows_ahead * (chunk + 1) / end - first);
         if (whole(stored, chunk)) {
           expand_keys<kType, true>(e4m3, stored, rows, chunk, &running, own.keys[chunk % 4]);
         } else {
@@ -226,7 +226,7 @@ void weigh_tile(const TileScores& scores, const VisibleLanes& visible, float fac
   __m512 sum = _mm512_setzero_ps();
   const __m512i half_unit = _mm512_set1_epi32(0x8000);
   const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
-  for (int64_t begin = keys.begin; begin < keys.end; begin += kStepKeys) {
+  for (int64_t begin = keys.begin; begin < keys.end; begin += kTileKeys) {
     __m512i pairs[16];
     for (int64_t i = 0; i < 16; ++i) {
       __m512i both[2];
@@ -244,7 +244,7 @@ void weigh_tile(const TileScores& scores, const VisibleLanes& visible, float fac
     }
     transpose_words(pairs);
     for (int64_t i = 0; i < 16; ++i) {
-      _mm512_store_si512(weights.steps[begin / kStepKeys] + i * kTileStride, pairs[i]);
+      _mm512_store_si512(weights.steps[begin / kTileKeys] + i * kTileStride, pairs[i]);
     }
   }
   _mm512_store_ps(max_of_split, max);
@@ -311,7 +311,7 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* value
   __m512i running = _mm512_setzero_si512();
   zero_sums();
   for (int64_t step = steps.begin; step < steps.end; ++step) {
-    const std::byte* const* rows = value_rows + step * kStepKeys;
+    const std::byte* const* rows = value_rows + step * kTileKeys;
     if (whole(stored, chunk)) {
       expand_values<kType, true>(e4m3, stored, rows, chunk, &running, own.values[step]);
     } else {
@@ -333,28 +333,14 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* value
 
 // ---------------------------------------------------------------------------------------------------- all together
 
-// The part of the work that depends on how a store keeps its numbers.
-struct StoreKernels {
-  decltype(&score_run<DType::kE4m3, false>) score_one, score_two;
-  decltype(&add_chunk<DType::kE4m3, false>) add_one, add_two;
-};
-
-template <DType kType>
-constexpr StoreKernels kKernelsOf = {score_run<kType, false>, score_run<kType, true>, add_chunk<kType, false>,
-                                     add_chunk<kType, true>};
-
-const StoreKernels& kernels_of(DType dtype) {
-  return dtype == DType::kE4m3   ? kKernelsOf<DType::kE4m3>
-         : dtype == DType::kBf16 ? kKernelsOf<DType::kBf16>
-                                 : kKernelsOf<DType::kF32>;
-}
-
 bool TileCore::score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
                      TileScores* scores) {
-  const StoreKernels& kernels = kernels_of(stored.store.dtype);
   const int64_t tiles = divide_up(queries, 16);
   configure_tiles({.first = 16, .second = 16});
-  const bool finite = (tiles > 1 ? kernels.score_two : kernels.score_one)(own, stored, rows, tiles, keys, scores);
+  const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
+    const auto run = tiles > 1 ? score_run<kType, true> : score_run<kType, false>;
+    return run(own, stored, rows, tiles, keys, scores);
+  });
   release_tiles();
   return finite;
 }
@@ -368,13 +354,15 @@ void TileCore::weigh(const TileScores& scores, const QueryLanes& lanes, int64_t 
 
 bool TileCore::add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                           int64_t queries, Keys keys, const TileScores*, const Weights* weights, ChunkSums& sums) {
-  const StoreKernels& kernels = kernels_of(stored.store.dtype);
   const int64_t tiles = divide_up(queries, 16);
   const int64_t rows_of_tile = smaller(16, queries);  // of several tiles, all are computed with, read or not
+  const Steps steps = {.begin = keys.begin / kTileKeys, .end = keys.end / kTileKeys};
   const ChunkOfSplit c = {.weights = weights, .values = own.values, .sums = sums};
   configure_tiles({.first = rows_of_tile, .second = rows_of_tile});
-  const bool finite = (tiles > 1 ? kernels.add_two : kernels.add_one)(
-      own, stored, rows, chunk, tiles, {.begin = keys.begin / kStepKeys, .end = keys.end / kStepKeys}, c);
+  const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
+    const auto add = tiles > 1 ? add_chunk<kType, true> : add_chunk<kType, false>;
+    return add(own, stored, rows, chunk, tiles, steps, c);
+  });
   release_tiles();
   return finite;
 }

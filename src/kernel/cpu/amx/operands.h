@@ -7,7 +7,7 @@
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
-inline constexpr int64_t kStepKeys = 32;  // of one multiplication with values
+inline constexpr int64_t kTileKeys = 32;  // of one multiplication with values
 
 static inline bool whole(const StoredRows& stored, int64_t chunk) {
   return (chunk + 1) * kChunk <= stored.dim;
@@ -83,7 +83,7 @@ template <DType kType, bool kWhole>
   const E4m3Expander e4m3 = expander;
   const int64_t left = kWhole ? kChunk : stored.dim - chunk * kChunk;
   __m512i running = *largest;
-  for (int64_t pair = 0; pair < kStepKeys / 2; ++pair) {
+  for (int64_t pair = 0; pair < kTileKeys / 2; ++pair) {
     const Halves even = read_chunk<kType, kWhole>(e4m3, rows[2 * pair], chunk, left, &running);
     const Halves odd = read_chunk<kType, kWhole>(e4m3, rows[2 * pair + 1], chunk, left, &running);
     const Pairs low = pair_up(even.low, odd.low);

@@ -107,14 +107,11 @@ void score_rows(const Own& own, int64_t first, int64_t begin, int64_t dim, TileS
   }
 }
 
-// f<rows>(first) over all queries, up to kMost at once.
+// f<rows>(first) over all queries, kMost (4 or 2) at once.
 template <int kMost, class F>
 [[gnu::always_inline]] inline void in_rows(int64_t queries, const F& f) {
   int64_t first = 0;
   for (; first + kMost <= queries; first += kMost) f.template operator()<kMost>(first);
-  if constexpr (kMost > 4) {
-    for (; first + 4 <= queries; first += 4) f.template operator()<4>(first);
-  }
   if constexpr (kMost > 2) {
     for (; first + 2 <= queries; first += 2) f.template operator()<2>(first);
   }
@@ -126,7 +123,7 @@ bool score_run(Own& own, const StoredRows& stored, const std::byte* const* rows,
                TileScores* scores) {
   U32x16 flags = splat_u32(0);
   for (int64_t begin = keys.begin; begin < keys.end; begin += VectorCore::kStepKeys) {
-    if (begin + 32 < keys.end) stored.prefetch(rows + begin + 32, VectorCore::kStepKeys);
+    if (begin + kRowsAhead < keys.end) stored.prefetch(rows + begin + kRowsAhead, VectorCore::kStepKeys);
     for (int64_t key = 0; key < VectorCore::kStepKeys; ++key) {
       for (int64_t i = 0; i < stored.dim; i += kChunk) {
         expand<kType>(rows[begin + key], i, smaller(kChunk, stored.dim - i), own.keys[key] + i, &flags);
@@ -218,29 +215,17 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* rows,
   return !any(flags & splat_u32(kInfinite));
 }
 
-// The part of the work that depends on how a store keeps its numbers.
-struct StoreKernels {
-  decltype(&score_run<DType::kE4m3>) score;
-  decltype(&add_chunk<DType::kE4m3>) add;
-};
-
-template <DType kType>
-constexpr StoreKernels kKernelsOf = {score_run<kType>, add_chunk<kType>};
-
-const StoreKernels& kernels_of(DType dtype) {
-  return dtype == DType::kE4m3   ? kKernelsOf<DType::kE4m3>
-         : dtype == DType::kBf16 ? kKernelsOf<DType::kBf16>
-                                 : kKernelsOf<DType::kF32>;
-}
-
 bool VectorCore::score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
                        TileScores* scores) {
-  return kernels_of(stored.store.dtype).score(own, stored, rows, queries, keys, scores);
+  return for_type(stored.store.dtype,
+                  [&]<DType kType>() { return score_run<kType>(own, stored, rows, queries, keys, scores); });
 }
 
 bool VectorCore::add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                             int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums) {
-  return kernels_of(stored.store.dtype).add(own, stored, rows, chunk, queries, keys, weights, sums);
+  return for_type(stored.store.dtype, [&]<DType kType>() {
+    return add_chunk<kType>(own, stored, rows, chunk, queries, keys, weights, sums);
+  });
 }
 
 // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).

@@ -190,7 +190,7 @@ void GroupAttention<Core>::compute_scores() {
     for (int64_t i; (i = take(1)) < count;) {
       const Run& run = runs[i];
       const std::byte* const* rows = s_.key_rows[run.split];
-      keys_.prefetch(rows + run.keys.begin, smaller(32, run.keys.end - run.keys.begin));
+      keys_.prefetch(rows + run.keys.begin, smaller(kRowsAhead, run.keys.end - run.keys.begin));
       if (!begun) own.begin(group_, s_.lanes);
       begun = true;
       finite &= Core::score(own, keys_, rows, group_.count, run.keys, s_.scores[run.split]);

@@ -12,6 +12,16 @@ struct Keys {
   int64_t begin = 0, end = 0;
 };
 
+inline constexpr int64_t kRowsAhead = 32;  // of a run of keys that are asked for before they are needed
+
+// f<type>() for the type that a store keeps its numbers in.
+template <class F>
+static inline auto for_type(DType dtype, const F& f) {
+  if (dtype == DType::kE4m3) return f.template operator()<DType::kE4m3>();
+  if (dtype == DType::kBf16) return f.template operator()<DType::kBf16>();
+  return f.template operator()<DType::kF32>();
+}
+
 // What stands for rows that no query sees.
 alignas(64) static constexpr std::byte kNoRow[(kMaxAttentionKeyDim + kChunk) * 4] = {};
 

@@ -155,14 +155,21 @@ class IntegerMultiplier {
     return static_cast<const std::byte*>(w.data) + (tile * (w.in / kNvfp4Group) + block.begin) * kNvfp4GroupBytes;
   }
 
-  // compute(sums) with the sums of rows [row, row + kRows): begun or taken up again, then left or written.
-  template <int kRows, class Compute>
-  [[gnu::always_inline]] void with_sums(const Block& block, int64_t row, int64_t tile, bool first, bool last,
-                                        const Compute& compute) {
+  // Rows [row, row + kRows) of the unit and groups [begin, begin + count) of the block's columns; group_at(g) is group
+  // begin + g of the weights. Sums are begun or taken up again, then left or written.
+  template <int kRows, class GroupAt>
+  [[gnu::always_inline]] inline void add_groups(const Block& block, int64_t row, int64_t tile, int64_t begin,
+                                                int64_t count, const GroupAt& group_at) {
+    const bool first = block.first && begin == 0, last = block.last && begin + count == block.groups;
     auto& waiting = s_.sums[tile - block.unit.tile_begin];
+    const XGroup* x = s_.x + row * block.groups + begin;
     __m512 sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = first ? _mm512_setzero_ps() : _mm512_load_ps(waiting[row + r]);
-    compute(sums);
+    for (int64_t g = 0; g < count; ++g) {
+      const auto& group = group_at(g);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sums[r] = add_group(group, x[r * block.groups + g], sums[r]);
+    }
     if (!last) {
       for (int r = 0; r < kRows; ++r) _mm512_store_ps(waiting[row + r], sums[r]);
       return;
@@ -175,20 +182,11 @@ class IntegerMultiplier {
 
   template <int kRows>
   void rows_at_once(const Block& block, int64_t row, int64_t tile) {
-    const GroupDecoder decode = decode_;
     const std::byte* w = weights_at(block, tile);
-    const XGroup* x = s_.x + row * block.groups;
-    with_sums<kRows>(
-        block, row, tile, block.first, block.last, [&](__m512(&to)[kRows]) __attribute__((always_inline)) {
-          __m512 sums[kRows];
-          for (int r = 0; r < kRows; ++r) sums[r] = to[r];
-          for (int64_t g = 0; g < block.groups; ++g, w += kNvfp4GroupBytes) {
-            const WGroup group = decode(w);
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) sums[r] = add_group(group, x[r * block.groups + g], sums[r]);
-          }
-          for (int r = 0; r < kRows; ++r) to[r] = sums[r];
-        });
+    const GroupDecoder decode = decode_;
+    add_groups<kRows>(
+        block, row, tile, 0,
+        block.groups, [&](int64_t g) __attribute__((always_inline)) { return decode(w + g * kNvfp4GroupBytes); });
   }
 
   void multiply_few(const Block& block, int64_t tile) {
@@ -202,19 +200,9 @@ class IntegerMultiplier {
 
   template <int kRows>
   void decoded_rows_at_once(const Block& block, int64_t row, int64_t tile, int64_t begin, int64_t count) {
-    const XGroup* x = s_.x + row * block.groups + begin;
-    const bool first = block.first && begin == 0, last = block.last && begin + count == block.groups;
-    with_sums<kRows>(
-        block, row, tile, first, last, [&](__m512(&to)[kRows]) __attribute__((always_inline)) {
-          __m512 sums[kRows];
-          for (int r = 0; r < kRows; ++r) sums[r] = to[r];
-          for (int64_t g = 0; g < count; ++g) {
-            const WGroup& group = s_.weights[g];
-#pragma GCC unroll 8
-            for (int r = 0; r < kRows; ++r) sums[r] = add_group(group, x[r * block.groups + g], sums[r]);
-          }
-          for (int r = 0; r < kRows; ++r) to[r] = sums[r];
-        });
+    add_groups<kRows>(
+        block, row, tile, begin,
+        count, [&](int64_t g) __attribute__((always_inline))->const WGroup& { return s_.weights[g]; });
   }
 
   void multiply_many(const Block& block, int64_t tile) {
