@@ -146,9 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
             if line != b"\n":
                 continue
             events += 1
+            if self.owner.hold_after is not None and events >= self.owner.hold_after:
+                self.owner.go_on.wait()
             if self.owner.cut_after is not None and events >= self.owner.cut_after:
                 self.close_connection = True
                 self.connection.shutdown(2)
                 return
-            if self.owner.hold_after is not None and events >= self.owner.hold_after:
-                self.owner.go_on.wait()

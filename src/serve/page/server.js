@@ -48,7 +48,8 @@ export async function abortRequest(rid) {
 // The events of a streamed chat answer, parsed. Throws a ServerError; ends after "[DONE]".
 export async function* chatEvents(body, signal) {
   const response = await send("/v1/chat/completions", { method: "POST", body, signal });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();  // not a stream of its own, whose queue a breaking connection would drop
   let buffer = "";
   for (;;) {
     let part;
@@ -59,7 +60,7 @@ export async function* chatEvents(body, signal) {
       part = { done: true };
     }
     if (part.done) throw new ServerError("broken", "The connection ended before the answer did.");
-    const events = (buffer + part.value).split("\n\n");
+    const events = (buffer + decoder.decode(part.value, { stream: true })).split("\n\n");
     buffer = events.pop();
     for (const event of events) {
       const data = event.replace(/^data: /, "");
