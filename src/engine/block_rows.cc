@@ -110,6 +110,12 @@ void BlockRows::place(const StepPlan& plan, int32_t filler, std::span<const int3
   }
 }
 
+void BlockRows::draw(const Tensor& logits, const Tensor& tokens) const {
+  ops::draw_tokens(
+      exec_,
+      {.blocks = blocks_, .params = draw_params_, .logits = logits, .positions = batch_.positions, .tokens = tokens});
+}
+
 uint64_t BlockRows::tag() const {
   return mix(mix(recorder_, reinterpret_cast<uint64_t>(memory_.data())), static_cast<uint64_t>(blocks_.sequences));
 }

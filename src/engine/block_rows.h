@@ -36,11 +36,12 @@ class BlockRows {
   [[nodiscard]] int64_t sequences() const { return blocks_.sequences; }
   [[nodiscard]] int64_t rows() const { return blocks_.sequences * block_rows_; }
   [[nodiscard]] const kernel::Blocks& blocks() const { return blocks_; }
-  [[nodiscard]] const kernel::DrawParams* draw_params() const { return draw_params_; }  // [sequences]
   [[nodiscard]] const Tensor& ids() const { return ids_; }  // [rows] i32, fed tokens and fillers
   // The same once more, for a pass whose ids are filled in on the way.
   [[nodiscard]] const Tensor& filled_ids() const { return filled_ids_; }
   [[nodiscard]] const model::Batch& batch() const { return batch_; }
+  // ops::draw_tokens over these rows. logits: [rows, vocab] f32; tokens: [rows] i32, in: the most likely ones
+  void draw(const Tensor& logits, const Tensor& tokens) const;
   // What sets recordings over these rows apart from all others.
   [[nodiscard]] uint64_t tag() const;
 

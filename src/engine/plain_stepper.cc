@@ -67,13 +67,7 @@ TargetOutputs PlainStepper::run_recorded(const StepPlan& plan, ops::WorkspaceFra
   exec_.run_recorded(clock_.tag(mix(blocks_.tag(), draws ? 1 : 0)), [&] {
     clock_.mark(Mark::kTarget);
     run_target(exec_, pass_.target(), blocks_.ids(), blocks_.batch(), std::nullopt, outputs);
-    if (draws) {
-      ops::draw_tokens(exec_, {.blocks = blocks_.blocks(),
-                               .params = blocks_.draw_params(),
-                               .logits = outputs.logits,
-                               .positions = blocks_.batch().positions,
-                               .tokens = outputs.best});
-    }
+    if (draws) blocks_.draw(outputs.logits, outputs.best);
     clock_.mark(Mark::kTargetEnd);
   });
   return outputs;

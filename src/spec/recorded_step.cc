@@ -54,13 +54,7 @@ void RecordedStep::run_whole(const engine::StepPlan& plan, bool draws, const Out
   exec_.run_recorded(clock_.tag(mix(rows_.tag(), draws ? kDrawnStep : kBestStep)), [&] {
     draft_and_verify(outcome, outputs);
     clock_.mark(Mark::kAccept);
-    if (draws) {
-      ops::draw_tokens(exec_, {.blocks = rows_.blocks(),
-                               .params = rows_.draw_params(),
-                               .logits = outputs.logits,
-                               .positions = rows_.batch().positions,
-                               .tokens = outcome.best});
-    }
+    if (draws) rows_.draw(outputs.logits, outcome.best);
     ops::accept_greedy(exec_, rows_.blocks(), rows_.filled_ids(), outcome.best, rows_.batch().slots, outcome.accepted,
                        outcome.committed);
     clock_.mark(Mark::kCommit);

@@ -73,7 +73,9 @@ class Bench {
  public:
   static Result<std::unique_ptr<Bench>> open(const BenchStepOptions& options, bool speculates) {
     EngineOptions engine = options.engine;
-    if (!speculates) {
+    if (speculates) {
+      engine.speculative_min_accept_length = "0";  // no scheduler asks for it, so nothing is measured for it
+    } else {
       engine.speculative_algorithm.clear();
       engine.speculative_draft_model_path.clear();
     }

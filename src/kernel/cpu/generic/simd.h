@@ -43,14 +43,6 @@ struct F32x16 {
   for (int i = 0; i < kParts; ++i) r.part[i] = NativeU32{} + x;
   return r;
 }
-// 0, 1, ... 15
-[[gnu::always_inline]] static inline U32x16 lane_numbers() {
-  U32x16 r;
-  for (int i = 0; i < kParts; ++i) {
-    for (int lane = 0; lane < kNativeLanes; ++lane) r.part[i][lane] = static_cast<uint32_t>(i * kNativeLanes + lane);
-  }
-  return r;
-}
 
 [[gnu::always_inline]] static inline F32x16 operator+(F32x16 a, F32x16 b) {
   for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] + b.part[i];
