@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/json_fields.h"
+#include "base/nearest_name.h"
 
 namespace strobe::serve {
 namespace {
@@ -226,40 +226,18 @@ const Field* find_field(std::string_view name, Dialect dialect) {
   return nullptr;
 }
 
-// Edits (insert, delete, replace a character) that turn a into b.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 ApiError unknown_field(std::string_view name, Dialect dialect, std::string_view where, std::string param) {
   constexpr size_t kLongestName = 64;
-  constexpr size_t kNear = 2;
   const auto* shown = std::find_if(kDialectNames.begin(), kDialectNames.end(),
                                    [&](const auto& entry) { return entry.first == dialect; });
   std::string message = fmt::format("{}: {} is not a field of {}", where,
                                     describe(json(std::string(name.substr(0, kLongestName)))), shown->second);
-  const Field* nearest = nullptr;
-  size_t best = kNear + 1;
+  std::vector<std::string_view> names;
   for (const Field& field : request_fields()) {
-    if ((field.dialects & dialect) == 0 || name.size() > kLongestName) continue;
-    const size_t distance = edit_distance(name, field.name);
-    if (distance < best) {
-      best = distance;
-      nearest = &field;
-    }
+    if ((field.dialects & dialect) != 0) names.push_back(field.name);
   }
-  if (nearest != nullptr) message += fmt::format("; did you mean '{}'?", nearest->name);
+  const std::string_view nearest = nearest_name(name, names);
+  if (!nearest.empty()) message += fmt::format("; did you mean '{}'?", nearest);
   return {.message = std::move(message), .param = std::move(param), .code = "unknown_field"};
 }
 

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/nearest_name.h"
+
 namespace strobe::tool {
 namespace {
 
@@ -43,6 +45,60 @@ Parsers add_parsers(CLI::App& app, const std::vector<Subcommand>& subcommands) {
     parsers.emplace_back(parser, &subcommand);
   }
   return parsers;
+}
+
+// The parsers that a line reached, the innermost last.
+std::vector<const CLI::App*> reached_parsers(const CLI::App& app) {
+  std::vector<const CLI::App*> chain = {&app};
+  while (!chain.back()->get_subcommands().empty()) chain.push_back(chain.back()->get_subcommands().front());
+  return chain;
+}
+
+// "bench serve"; "" of the program itself.
+std::string names_of(const std::vector<const CLI::App*>& chain) {
+  std::string names;
+  for (size_t i = 1; i < chain.size(); ++i) names += (i > 1 ? " " : "") + chain[i]->get_name();
+  return names;
+}
+
+// "--port" for "--prot"; "" when no flag is near.
+std::string flag_like(const std::string& word, const CLI::App& parser) {
+  std::vector<std::string_view> names;
+  for (const CLI::Option* option : parser.get_options()) {
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  }
+  const std::string_view like = nearest_name(std::string_view(word).substr(word.starts_with("--") ? 2 : 1), names);
+  return like.empty() ? "" : fmt::format("--{}", like);
+}
+
+// What is wrong with a line, and what is accepted in its place.
+std::string parse_message(const CLI::ParseError& e, const CLI::App& app) {
+  const std::vector<const CLI::App*> chain = reached_parsers(app);
+  const CLI::App& parser = *chain.back();
+  const std::string names = names_of(chain), space = names.empty() ? "" : " ";
+  const std::string look = fmt::format("see strobe {}{}--help", names, space);
+  const std::vector<std::string> left = parser.remaining();
+  if (!left.empty() && left[0].starts_with("-")) {
+    const std::string name = left[0].substr(0, left[0].find('='));
+    const std::string like = flag_like(name, parser);
+    return fmt::format("{}: there is no such flag; {}{}", name,
+                       like.empty() ? "" : fmt::format("did you mean {}? ", like), look);
+  }
+  std::vector<std::string> commands;
+  for (const CLI::App* command : parser.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
+  }
+  if (!commands.empty()) {
+    return fmt::format("{}{}{}: accepted: {}; {}", names, space, left.empty() ? "without a command" : left[0],
+                       fmt::join(commands, ", "), look);
+  }
+  if (!left.empty()) return fmt::format("'{}' belongs to no flag; {}", left[0], look);
+  for (const CLI::Option* option : parser.get_options()) {
+    if (std::string_view(e.what()) != CLI::ConversionError(option->get_name(), option->results()).what()) continue;
+    return fmt::format("{} {}: accepted: {}", option->get_name(), fmt::join(option->results(), " "),
+                       option->get_type_name() == "FLOAT" ? "a number" : "a whole number");
+  }
+  return fmt::format("{}; {}", e.what(), look);
 }
 
 std::string with_escaped_bars(const std::string& text) {
@@ -118,7 +174,8 @@ int run_command_line(int argc, char** argv, const std::vector<Subcommand>& subco
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (app.exit(e) == 0) return 0;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    fmt::print(stderr, "strobe: {}\n", parse_message(e, app));
     for (const auto& [parser, subcommand] : parsers) {
       const CLI::App* group = parser->get_parent();
       // A group without its second word counts as well: `strobe eval`.

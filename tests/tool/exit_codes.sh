@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The exit codes of the measuring commands where no model is needed: 2 for a wrong command line, 3 when nothing can be measured.
+# Exit codes and messages where no model is needed: of the measuring commands 2 for a wrong command line (of the others 1), 3 when
+# nothing can be measured.
 #   exit_codes.sh STROBE SOURCE_DIR
 set -u
 strobe=$1 data=$2/tests/data/wordproblems.jsonl
@@ -21,8 +22,15 @@ expect() {
 }
 
 expect 2 "--nothing" eval gsm8k --nothing
-expect 2 "subcommand is required" eval
-expect 2 "subcommand is required" bench nothing
+expect 2 "eval without a command: accepted: gsm8k" eval
+expect 2 "bench nothing: accepted: serve, kernel, step" bench nothing
+expect 1 "srve: accepted: serve, generate, inspect" srve
+expect 1 "--prot: there is no such flag; did you mean --port? see strobe serve --help" serve --prot 3000
+expect 1 "--prot: there is no such flag; did you mean --port?" serve --prot=3000
+expect 1 "--n: there is no such flag; see strobe serve --help" serve --n
+expect 1 "'extra' belongs to no flag; see strobe serve --help" serve extra
+expect 1 "--port x: accepted: a whole number" serve --port x
+expect 1 "--mem-fraction-static y: accepted: a number" serve --mem-fraction-static y
 expect 2 "--data-path is needed" eval gsm8k
 expect 2 "$out/none.jsonl" eval gsm8k --data-path "$out/none.jsonl"
 expect 2 "--baseline 92" eval gsm8k --data-path "$data" --baseline 92
