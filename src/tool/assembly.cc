@@ -82,13 +82,14 @@ void make_caches(System& system) {
 void find_draft_cost(System& system) {
   if (system.draft_cost) return;
   const StepCosts costs = measure_step_costs(system);
-  system.draft_cost = costs.ratio();
+  const double cost = believed_cost(costs, system.stepper->max_block_tokens());
+  system.draft_cost = cost;
   if (costs.plain_ms == 0) return system.decide("least accept length", "none", "the context is too short for a block");
-  system.decide(
-      "least accept length", fmt::format("{:.2f}", costs.ratio()),
-      fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}; texts whose drafted steps "
-                  "give fewer tokens are decoded plainly, but for tries",
-                  costs.drafted_ms, costs.plain_ms));
+  system.decide("least accept length", fmt::format("{:.2f}", cost),
+                fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}{}; texts whose drafted "
+                            "steps give fewer tokens are decoded plainly, but for tries",
+                            costs.drafted_ms, costs.plain_ms,
+                            cost < costs.ratio() ? ", so the machine was busy: a block's tokens at most count" : ""));
 }
 
 }  // namespace

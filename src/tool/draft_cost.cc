@@ -90,4 +90,8 @@ StepCosts measure_step_costs(System& system) {
   return best;
 }
 
+double believed_cost(const StepCosts& costs, int32_t block_tokens) {
+  return std::min(costs.ratio(), static_cast<double>(block_tokens));
+}
+
 }  // namespace strobe::tool

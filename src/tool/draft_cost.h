@@ -22,4 +22,9 @@ struct StepCosts {
 // context holds no block.
 [[nodiscard]] StepCosts measure_step_costs(System& system);
 
+// Pure: what DraftAccount is told. Never more than a block of so many tokens can give: its rows cost at most what as
+// many plain steps do, and more than that was measured only where other programs took the processors, which a plain
+// step of fewer threads' work hardly feels. A server that starts in such a moment must not go without drafts for good.
+[[nodiscard]] double believed_cost(const StepCosts& costs, int32_t block_tokens);
+
 }  // namespace strobe::tool

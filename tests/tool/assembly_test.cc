@@ -10,6 +10,7 @@
 #include "kimi_flags.h"
 #include "source_dir.h"
 #include "tool/command_line.h"
+#include "tool/draft_cost.h"
 
 namespace strobe::tool {
 namespace {
@@ -134,6 +135,13 @@ TEST(Assembly, ABlockSizeOfOnesOwn) {
   EXPECT_EQ(system->options.speculative_num_draft_tokens, 4);
   EXPECT_EQ(system->stepper->max_rows(), 512 + 800)
       << "every running request's block fits into a step, beside a chunk of prompts";
+}
+
+TEST(Assembly, ABlockCostsAtMostItsTokens) {
+  EXPECT_EQ(believed_cost({.drafted_ms = 7.5, .plain_ms = 1.5}, 8), 5);
+  EXPECT_EQ(believed_cost({.drafted_ms = 20, .plain_ms = 1.25}, 8), 8) << "measured while others took the processors";
+  EXPECT_EQ(believed_cost({.drafted_ms = 20, .plain_ms = 1.25}, 32), 16);
+  EXPECT_EQ(believed_cost({}, 8), 0) << "the context holds no block";
 }
 
 TEST(Assembly, TheLeastAcceptLengthIsMeasuredOrGiven) {

@@ -80,17 +80,13 @@ export class Chat {
 
   #verdict(fast, plain) {
     const equal = fast.text === plain.text;
-    const random = this.#settings.requestFields().temperature !== 0;
     const ratio = equal ? plain.elapsedMs / fast.elapsedMs : fast.tokensPerSecond / plain.tokensPerSecond;
-    const difference = random
-      ? "The texts differ. Above temperature 0 that is no fault: both follow the same law, but draw differently."
-      : "The texts differ.";
     const speed = ratio >= 1 ? `DFlash was ${digits(ratio)}× faster` : `DFlash was ${digits(1 / ratio)}× slower`;
     const times = `${duration(fast.elapsedMs)} against ${duration(plain.elapsedMs)}; ${count(fast.steps, "step")} against ${
       plain.steps.toLocaleString("en")}`;
     const drafted = fast.usage?.drafted_tokens > 0;
     return [
-      make("p", { class: "verdict-texts", text: equal ? "The texts are equal" : difference }),
+      make("p", { class: "verdict-texts", text: equal ? "The texts are equal" : "The texts differ." }),
       make("p", { class: "verdict-speed" }, make("strong", { text: Number.isFinite(ratio) ? speed : "No speed to compare" }),
            ` (${times})`),
       ...(drafted ? [] : [make("p", { text: "The server drafted nothing: does it have a draft model?" })]),
