@@ -191,7 +191,7 @@ Result<int> generate(GenerateOptions o) {
 
   std::random_device entropy;
   Totals totals;
-  const bool progress = !o.quiet && isatty(STDERR_FILENO) != 0;
+  const bool progress = o.json && !o.quiet && isatty(STDERR_FILENO) != 0;  // texts show it themselves
   const auto show = [&](const std::string& piece) {
     if (o.json) return;
     std::fwrite(piece.data(), 1, piece.size(), stdout);
@@ -205,13 +205,13 @@ Result<int> generate(GenerateOptions o) {
     totals.add(answer);
     if (o.json) {
       fmt::print("{}\n", to_json(prompt, answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-      std::fflush(stdout);
     } else {
       fmt::print("\n");
     }
+    std::fflush(stdout);
     if (answer.finish.reason == schedule::FinishReason::kAbort)
       log_error("{}{}no answer: {}", prompt.where, prompt.where.empty() ? "" : ": ", answer.finish.message);
-    if (progress) fmt::print(stderr, "\r\033[K{}{}", totals.line(prompts.size()), o.json ? "" : "\n");
+    if (progress) fmt::print(stderr, "\r\033[K{}", totals.line(prompts.size()));
   }
   if (!o.quiet) fmt::print(stderr, "{}{}\n", progress ? "\r\033[K" : "", totals.line(prompts.size()));
   return totals.failed == 0 ? 0 : 1;

@@ -58,6 +58,10 @@ if [[ ! -e /proc/driver/nvidia/gpus ]]; then
 fi
 expect 0 "kimi_k26_nvfp4_dflash" suite list
 
+# The last line of an answer is whole before the counts are told.
+expect 0 "1/1 answers, 4 tokens" generate --prompt The --max-new-tokens 4 --max-total-tokens 1024 --log-level warning
+grep -q '^1/1 answers' "$out/text" || { echo "generate: no line of its own for the counts:"; cat "$out/text"; failed=1; }
+
 # The benchmarks of kernels and steps run, and write what they say.
 expect 0 "results: $out/k/kernels.json" bench kernel --model pocket-k2 --filter "argmax" --seconds 0 --output "$out/k/kernels"
 expect 0 "results: $out/k/steps.json" bench step --steps 2 --context-tokens 70 --chunked-prefill-size 64 --max-total-tokens 1024 \
