@@ -17,6 +17,20 @@ namespace {
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 
+// Binds; with `listens` listens, too.
+void take_address(tcp::acceptor& acceptor, const std::string& host, uint16_t port, bool listens) {
+  try {
+    tcp::resolver resolver(acceptor.get_executor());
+    const tcp::endpoint address = *resolver.resolve(host, std::to_string(port)).begin();
+    acceptor.open(address.protocol());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    acceptor.bind(address);
+    if (listens) acceptor.listen();
+  } catch (const boost::system::system_error& problem) {
+    fail("cannot listen on {} port {}: {}", host, port, problem.code().message());
+  }
+}
+
 }  // namespace
 
 class HttpServer::Impl {
@@ -47,16 +61,7 @@ class HttpServer::Impl {
 };
 
 uint16_t HttpServer::Impl::start() {
-  try {
-    tcp::resolver resolver(shared_.io);
-    const tcp::endpoint address = *resolver.resolve(shared_.options.host, std::to_string(shared_.options.port)).begin();
-    acceptor_.open(address.protocol());
-    acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    acceptor_.bind(address);
-    acceptor_.listen();
-  } catch (const boost::system::system_error& problem) {
-    fail("cannot listen on {} port {}: {}", shared_.options.host, shared_.options.port, problem.code().message());
-  }
+  take_address(acceptor_, shared_.options.host, shared_.options.port, true);
   asio::co_spawn(shared_.io, accept_loop(), asio::detached);
   asio::co_spawn(shared_.io, sweep_loop(), asio::detached);
   thread_ = std::thread([this] {
@@ -152,6 +157,12 @@ void HttpServer::Impl::stop(std::chrono::milliseconds drain) {
   shared_.io.stop();
   thread_.join();
   shared_.loop->shut();
+}
+
+void check_address(const std::string& host, uint16_t port) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  take_address(acceptor, host, port, false);
 }
 
 HttpServer::HttpServer(HttpOptions options, HttpHooks hooks, Handler handler)

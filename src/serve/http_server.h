@@ -52,6 +52,9 @@ struct HttpHooks {
   std::function<void(const Request&, int status)> on_answer;
 };
 
+// Failure when the address cannot be had now: it is worth knowing before a model is loaded.
+void check_address(const std::string& host, uint16_t port);
+
 class HttpServer {
  public:
   HttpServer(HttpOptions options, HttpHooks hooks, Handler handler);

@@ -147,6 +147,7 @@ Result<int> serve_model(ServeOptions o) {
   STROBE_ASSIGN(auto origins, parse_origins(o.cors_origins));
   Stopwatch watch;
   default_to_pocket(o.engine);
+  serve::check_address(o.host, static_cast<uint16_t>(o.port));
   STROBE_ASSIGN(auto system, assemble(o.engine));
   const auto text = make_text_service(*system->tokenizer, o.engine.tokenizer_folder());
   // From here on signals are taken by sigwait, in this thread alone: they are blocked before the threads that serve

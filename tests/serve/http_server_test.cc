@@ -80,6 +80,15 @@ class HttpServerTest : public testing::Test {
   int gone_ = 0;
 };
 
+TEST_F(HttpServerTest, AnAddressIsCheckedWithoutBeingTaken) {
+  start();
+  EXPECT_THROW(check_address("127.0.0.1", port_), Failure) << "the server has it";
+  EXPECT_THROW(check_address("203.0.113.1", 0), Failure) << "no machine has it";
+  server_->stop(milliseconds(0));
+  check_address("127.0.0.1", port_);
+  check_address("127.0.0.1", port_);
+}
+
 TEST_F(HttpServerTest, AnswersWithLengthAndHeaders) {
   start();
   const ClientResponse response = request(port_, "POST", "/a/b?c=d", "body", {{"Content-Type", "text/plain"}});

@@ -58,6 +58,10 @@ if [[ ! -e /proc/driver/nvidia/gpus ]]; then
 fi
 expect 0 "kimi_k26_nvfp4_dflash" suite list
 
+# An address that cannot be had is told before a model is loaded (203.0.113.0/24 is nobody's).
+expect 2 "cannot listen on 203.0.113.1 port 30000" serve --host 203.0.113.1
+! grep -qF "assembled" "$out/text" || { echo "serve: the model was loaded for an address that cannot be had"; failed=1; }
+
 # The last line of an answer is whole before the counts are told.
 expect 0 "1/1 answers, 4 tokens" generate --prompt The --max-new-tokens 4 --max-total-tokens 1024 --log-level warning
 grep -q '^1/1 answers' "$out/text" || { echo "generate: no line of its own for the counts:"; cat "$out/text"; failed=1; }
