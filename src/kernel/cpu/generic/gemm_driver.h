@@ -89,7 +89,7 @@ template <class MakeCompute>
 static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeCompute& make_compute) {
   // Below this many weight reads or multiply-adds (2 us of work) waking other workers does not pay.
   constexpr int64_t kWorthSharing = 32 * 1024;
-  constexpr int64_t kRunsPerWorker = 8;
+  constexpr int64_t kMostPiecesPerWorker = 8;
   int64_t units = 0;
   int64_t work = 0;
   for (int64_t i = 0; i < call.count; ++i) {
@@ -104,17 +104,19 @@ static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeComput
     compute_units(call, 0, units, &first, &first_unit, compute);
     return;
   }
-  const int64_t run = greater(1, units / (workers * kRunsPerWorker));
-  auto task = [&](const auto& take) {
+  const int64_t most = workers * kMostPiecesPerWorker <= kMostOwnPieces || workers > kMostOwnPieces / 2
+                           ? workers * kMostPiecesPerWorker
+                           : kMostOwnPieces;
+  const int64_t pieces = smaller(units, most);
+  on_pieces(pool, pieces, [&](const auto& each) {
     auto compute = make_compute();
     int64_t first = 0, first_unit = 0;
-    for (;;) {
-      const int64_t begin = take(run);
-      if (begin >= units) return;
-      compute_units(call, begin, smaller(begin + run, units), &first, &first_unit, compute);
-    }
-  };
-  on_workers(pool, task);
+    each([&](int64_t piece) {
+      const int64_t begin = units * piece / pieces;
+      if (begin < first_unit) first = first_unit = 0;
+      compute_units(call, begin, units * (piece + 1) / pieces, &first, &first_unit, compute);
+    });
+  });
 }
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE
