@@ -207,6 +207,14 @@ struct AttentionRequest {
   const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
 };
 
+// Memory that calls behind this one will read: weights of products. `call` ascends: parts with the same number belong
+// to one call, in the order of its problems. data nullptr: a part of which only the size is known, or expected.
+struct Upcoming {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+  int32_t call = 0;
+};
+
 // The largest numbers per head that attention kernels have room for: of a key (MLA: latent + rope) and of a value (MLA:
 // latent).
 inline constexpr int64_t kMaxAttentionKeyDim = 640;
@@ -230,6 +238,9 @@ struct MlaAttention {
   int64_t latent = 0;
   int64_t rope = 0;
   float scale = 1;
+  // What a kernel may ask the memory for while it computes. It changes nothing but time.
+  const Upcoming* upcoming = nullptr;
+  int64_t upcoming_count = 0;
 };
 
 // Grouped-query attention over paged K and V:
@@ -256,6 +267,8 @@ struct GqaAttention {
   float scale = 1;
   bool causal = true;
   int32_t window = 0;
+  const Upcoming* upcoming = nullptr;  // as in MlaAttention
+  int64_t upcoming_count = 0;
 };
 
 // ids[r] = the column of the largest logit, ties to the lowest column; NaN never wins (a row of NaN gives 0).

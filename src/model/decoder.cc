@@ -45,7 +45,7 @@ void run_layers(ops::Exec& exec, const Recipe& recipe, std::span<const LayerWeig
   for (int64_t i = 0; i < recipe.layer_count(); ++i) {
     const LayerRecipe& layer = recipe.layers[static_cast<size_t>(i)];
     const LayerWeights& w = weights[static_cast<size_t>(i)];
-    const LayerContext context{recipe, rope, store, batch, i};
+    const LayerContext context{recipe, rope, store, batch, i, w.after_attention};
     ops::rms_norm(exec, h, w.attention_norm, recipe.epsilon, x);
     if (const auto* mla = std::get_if<MlaRecipe>(&layer.attention)) {
       mla_attention(exec, context, *mla, std::get<MlaWeights>(w.attention), x, h);

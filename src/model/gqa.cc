@@ -29,10 +29,13 @@ void gqa_attention(ops::Exec& exec, const LayerContext& context, const GqaRecipe
   ops::store_rows(exec, v, context.batch.slots, v_store);
 
   const Tensor attended = frame.tensor(exec.activation(), {tokens, gqa.heads, gqa.head_dim});
-  ops::gqa_attention(
-      exec, q_heads, k_store, v_store, context.batch.requests,
-      {.scale = gqa.scale, .causal = gqa.causal, .window = gqa.window, .first_visible = context.batch.first_visible},
-      attended);
+  ops::gqa_attention(exec, q_heads, k_store, v_store, context.batch.requests,
+                     {.scale = gqa.scale,
+                      .causal = gqa.causal,
+                      .window = gqa.window,
+                      .first_visible = context.batch.first_visible,
+                      .upcoming = context.after_attention},
+                     attended);
   ops::linear_add(exec, {attended.reshape({tokens, gqa.heads * gqa.head_dim}), weights.o, h});
 }
 

@@ -11,6 +11,7 @@ struct LayerContext {
   const cache::KvStore& store;
   const Batch& batch;
   int64_t layer = 0;
+  std::span<const kernel::Upcoming> after_attention = {};
 };
 
 // x: [tokens, hidden] of the activation type: the normed residual stream.

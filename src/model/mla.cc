@@ -41,7 +41,7 @@ void mla_attention(ops::Exec& exec, const LayerContext& context, const MlaRecipe
   ops::copy(exec, q_rope, q_absorbed.slice(2, mla.latent, row));
 
   const Tensor attended = frame.tensor(activation, {tokens, mla.heads, mla.latent});
-  ops::mla_attention(exec, q_absorbed, store, context.batch.requests, mla.scale, attended);
+  ops::mla_attention(exec, q_absorbed, store, context.batch.requests, mla.scale, attended, context.after_attention);
   const Tensor values = frame.tensor(activation, {tokens, mla.heads, mla.v});
   ops::linear_heads(exec, attended, weights.from_latent, values);
   ops::linear_add(exec, {values.reshape({tokens, mla.heads * mla.v}), weights.o, h});

@@ -133,6 +133,80 @@ Result<LayerWeights> load_layer(Loader& loader, const std::string& prefix, const
   return weights;
 }
 
+// Lists of what is read, call by call (layers.h), whatever the tokens are: so without routed experts.
+class ReadingOrder {
+ public:
+  void call(std::initializer_list<const QuantTensor*> weights) {
+    for (const QuantTensor* weight : weights) add(*weight);
+    ++call_;
+  }
+  void heads(const std::vector<QuantTensor>& weights) {
+    for (const QuantTensor& weight : weights) add(weight);
+    ++call_;
+  }
+  void dense(const DenseWeights& dense) {
+    call({&dense.gate, &dense.up});
+    call({&dense.down});
+  }
+  // In one call with the experts that a token chooses, before them (ffn.cc): as many of the same shape, as a rule.
+  void beside_routed(const DenseWeights& shared, const RoutedRecipe& routed) {
+    const auto chosen = [&](const QuantTensor& weight) {
+      list_.push_back({nullptr, routed.router.top_k * weight_bytes(weight.format, weight.out, weight.in), call_});
+    };
+    add(shared.gate);
+    add(shared.up);
+    chosen(shared.gate);
+    chosen(shared.up);
+    ++call_;
+    add(shared.down);
+    chosen(shared.down);
+    ++call_;
+  }
+  void before_attention(const LayerWeights& layer) {
+    if (const auto* mla = std::get_if<MlaWeights>(&layer.attention)) {
+      mla->q_a.defined() ? call({&mla->q_a, &mla->kv_a}) : call({&mla->q_b, &mla->kv_a});
+      if (mla->q_a.defined()) call({&mla->q_b});
+      heads(mla->to_latent);
+    } else {
+      const auto& gqa = std::get<GqaWeights>(layer.attention);
+      call({&gqa.q, &gqa.k, &gqa.v});
+    }
+  }
+  void after_attention(const LayerRecipe& recipe, const LayerWeights& layer) {
+    if (const auto* mla = std::get_if<MlaWeights>(&layer.attention)) {
+      heads(mla->from_latent);
+      call({&mla->o});
+    } else {
+      call({&std::get<GqaWeights>(layer.attention).o});
+    }
+    if (const auto* routed = std::get_if<RoutedWeights>(&layer.ffn)) {
+      call({&routed->router});
+      if (routed->shared) beside_routed(*routed->shared, std::get<RoutedRecipe>(recipe.ffn));
+    } else {
+      dense(std::get<DenseWeights>(layer.ffn));
+    }
+  }
+  [[nodiscard]] std::vector<kernel::Upcoming> take() { return std::move(list_); }
+
+ private:
+  void add(const QuantTensor& weight) {
+    list_.push_back({weight.data, weight_bytes(weight.format, weight.out, weight.in), call_});
+  }
+
+  std::vector<kernel::Upcoming> list_;
+  int32_t call_ = 0;
+};
+
+// Fills LayerWeights::after_attention: up to the next layer's attention.
+void note_reading_order(const Recipe& recipe, std::vector<LayerWeights>& layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    ReadingOrder order;
+    order.after_attention(recipe.layers[i], layers[i]);
+    if (i + 1 < layers.size()) order.before_attention(layers[i + 1]);
+    layers[i].after_attention = order.take();
+  }
+}
+
 // One scale for each plane of the layer's cache.
 Result<void> add_kv_scales(TensorSource& source, const std::string& module, bool mla, std::vector<float>& list) {
   if (mla) {
@@ -161,6 +235,7 @@ Result<TargetWeights> load_target_weights(const Recipe& recipe, TensorSource& so
     STROBE_TRY(add_kv_scales(source, prefix + "self_attn", std::holds_alternative<MlaRecipe>(layer.attention),
                              weights.kv_scales));
   }
+  if (!arena.counts_only()) note_reading_order(recipe, weights.layers);
   STROBE_ASSIGN(weights.norm, loader.vector("model.norm.weight", recipe.hidden));
   if (recipe.tied_head && !source.has("lm_head.weight")) {
     weights.head = arena.pack(embedding);
@@ -181,6 +256,7 @@ Result<DraftWeights> load_draft_weights(const Recipe& recipe, int64_t features, 
                                                   recipe.layers[static_cast<size_t>(i)], recipe.hidden));
     weights.layers.push_back(std::move(loaded));
   }
+  if (!arena.counts_only()) note_reading_order(recipe, weights.layers);
   STROBE_ASSIGN(weights.norm, loader.vector("norm.weight", recipe.hidden));
   return weights;
 }

@@ -51,6 +51,7 @@ struct LayerWeights {
   Tensor ffn_norm;        // [hidden]
   std::variant<MlaWeights, GqaWeights> attention;
   std::variant<DenseWeights, RoutedWeights> ffn;
+  std::vector<kernel::Upcoming> after_attention;  // what is read behind it whatever the tokens are, in that order
 };
 
 struct TargetWeights {

@@ -32,7 +32,8 @@ void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::
 }
 
 void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
-                   std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out) {
+                   std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out,
+                   std::span<const kernel::Upcoming> upcoming) {
   Dims dims("mla_attention");
   dims.check("q", q, {"tokens", "heads", "latent+rope"}).check("out", out, {"tokens", "heads", "latent"});
   STROBE_CHECK(store.dim == dims["latent+rope"], "mla_attention: q {}, {} numbers a slot", q.shape(), store.dim);
@@ -47,7 +48,9 @@ void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
                                 .heads = dims["heads"],
                                 .latent = dims["latent"],
                                 .rope = dims["latent+rope"] - dims["latent"],
-                                .scale = scale});
+                                .scale = scale,
+                                .upcoming = upcoming.data(),
+                                .upcoming_count = static_cast<int64_t>(upcoming.size())});
 }
 
 void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,
@@ -73,7 +76,9 @@ void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, con
                                 .head_dim = dims["head_dim"],
                                 .scale = options.scale,
                                 .causal = options.causal,
-                                .window = options.window});
+                                .window = options.window,
+                                .upcoming = options.upcoming.data(),
+                                .upcoming_count = static_cast<int64_t>(options.upcoming.size())});
 }
 
 }  // namespace strobe::ops

@@ -16,6 +16,7 @@ struct Call {
   int64_t tokens;
   int64_t experts;
   int64_t hidden;
+  const Expert* shared;        // or nullptr
   const int32_t* ids;          // [tokens, top_k]
   const float* token_weights;  // [tokens, top_k]
 };
@@ -51,7 +52,8 @@ kernel::Rows pairs_of(const Exec& exec, const Tensor& list, const kernel::GroupB
   return rows_of(exec.on_host() ? list.slice(0, pairs.begin[e], pairs.begin[e + 1]) : list);
 }
 
-// Each expert's weights are read once for all rows of the call that chose it.
+// Each expert's weights are read once for all rows of the call that chose it. The shared expert's rows lie behind those
+// of all pairs.
 void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
   const int64_t count = call.tokens * call.router.top_k;
   const int64_t inter = call.weights.inter;
@@ -63,12 +65,17 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
                                     .tokens = frame.array<int32_t>(count),
                                     .slots = frame.array<int32_t>(count)};
   exec.kernels().group_by_expert(pairs);
-  const Tensor gate = frame.tensor(DType::kF32, {count, inter});
-  const Tensor up = frame.tensor(DType::kF32, {count, inter});
-  const Tensor mid = frame.tensor(exec.activation(), {count, inter});
+  const int64_t rows = count + (call.shared != nullptr ? call.tokens : 0);
+  const Tensor gate = frame.tensor(DType::kF32, {rows, inter});
+  const Tensor up = frame.tensor(DType::kF32, {rows, inter});
+  const Tensor mid = frame.tensor(exec.activation(), {rows, inter});
   const Tensor out = frame.tensor(DType::kF32, {count, call.hidden});
-  auto* problems = exec.products(2 * call.experts);
+  auto* problems = exec.products(2 * call.experts + 2);
   int64_t used = 0;
+  if (call.shared != nullptr) {
+    problems[used++] = to_problem({call.x, call.shared->gate, gate.slice(0, count, rows)});
+    problems[used++] = to_problem({call.x, call.shared->up, up.slice(0, count, rows)});
+  }
   for (int64_t e = 0; e < call.experts; ++e) {
     kernel::GemmProblem problem = of_expert(exec, pairs, e);
     if (problem.rows == 0) continue;
@@ -85,6 +92,10 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
   exec.kernels().gemm({problems, used});
   silu_mul(exec, gate, up, mid);
   used = 0;
+  if (call.shared != nullptr) {
+    problems[used] = to_problem({mid.slice(0, count, rows), call.shared->down, call.h});
+    problems[used++].accumulate = true;
+  }
   for (int64_t e = 0; e < call.experts; ++e) {
     kernel::GemmProblem problem = of_expert(exec, pairs, e);
     if (problem.rows == 0) continue;
@@ -106,7 +117,7 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
 }  // namespace
 
 void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weights, const Tensor& x,
-                    const Tensor& router_logits, const Tensor& h) {
+                    const Tensor& router_logits, const Tensor& h, const Expert* shared) {
   Dims dims("routed_experts");
   dims.check("x", x, {"tokens", "hidden"})
       .check("router_logits", router_logits, {"tokens", "experts"})
@@ -116,6 +127,9 @@ void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weigh
   STROBE_CHECK(count == weights.count && router.top_k <= count, "{} experts, {} logits, top {}", weights.count, count,
                router.top_k);
   STROBE_CHECK(router_logits.contiguous(), "router_logits {}", router_logits.shape());
+  STROBE_CHECK(shared == nullptr || (!weights.fused() && shared->gate.out == weights.inter),
+               "a shared expert of {} beside {} of {}", shared->gate.out, weights.fused() ? "fused ones" : "ones",
+               weights.inter);
   if (tokens == 0) return;
 
   WorkspaceFrame frame(exec.workspace());
@@ -132,7 +146,7 @@ void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weigh
                         .top_groups = router.top_groups,
                         .normalise = router.normalise,
                         .scale = router.scale});
-  const Call call{router, weights, x, h, tokens, count, dims["hidden"], ids, token_weights};
+  const Call call{router, weights, x, h, tokens, count, dims["hidden"], shared, ids, token_weights};
   weights.fused() ? run_fused(exec, frame, call) : run_each(exec, frame, call);
 }
 

@@ -5,7 +5,6 @@
 #include "ops/rows.h"
 
 namespace strobe::ops {
-namespace {
 
 kernel::GemmProblem to_problem(const Linear& linear) {
   Dims dims("linear");
@@ -15,8 +14,6 @@ kernel::GemmProblem to_problem(const Linear& linear) {
                linear.y.shape());
   return {.x = rows_of(linear.x), .weight = linear.weight, .y = rows_of(linear.y), .rows = dims["tokens"]};
 }
-
-}  // namespace
 
 void linear(Exec& exec, const Linear& problem) {
   linear(exec, std::span(&problem, 1));

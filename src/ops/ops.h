@@ -95,23 +95,27 @@ struct Router {
 
 // h += sum of each token's top_k experts, weighted (kernel/args.h, Route and Combine).
 // x: [tokens, hidden] A;  router_logits: [tokens, experts] f32;  h: [tokens, hidden] f32
+// shared: one that all tokens have besides, unweighted, computed in the same launches; only where weights are not
+// fused, and of the same inter.
 void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weights, const Tensor& x,
-                    const Tensor& router_logits, const Tensor& h);
+                    const Tensor& router_logits, const Tensor& h, const Expert* shared = nullptr);
 
 // ---- caches and attention ----
 
 // store[slots[r], column...] = x[r].  x: [tokens, dim] f32;  slots: [tokens] i32, -1 is skipped
 void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::PagedStore& store, int64_t column = 0);
 
-// q: [tokens, heads, latent + rope] f32|A;  out: [tokens, heads, latent] f32|A
+// q: [tokens, heads, latent + rope] f32|A;  out: [tokens, heads, latent] f32|A;  upcoming: kernel/args.h
 void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
-                   std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out);
+                   std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out,
+                   std::span<const kernel::Upcoming> upcoming = {});
 
 struct GqaOptions {
   float scale = 1;
   bool causal = true;
   int32_t window = 0;                           // 0 = unlimited
   std::span<const int32_t> first_visible = {};  // per request, or empty
+  std::span<const kernel::Upcoming> upcoming = {};
 };
 // q: [tokens, heads, head_dim] f32|A;  out: [tokens, heads, head_dim] f32|A
 void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/args.h"
+#include "ops/ops.h"
 #include "tensor/tensor.h"
 
 namespace strobe::ops {
@@ -17,5 +18,8 @@ inline kernel::Rows flat_rows_of(const Tensor& tensor) {
                "rows of {} are not evenly spaced", tensor.shape());
   return {tensor.data(), tensor.dtype(), tensor.stride(1)};
 }
+
+// A product as kernels take it, its shapes checked (linear.cc).
+kernel::GemmProblem to_problem(const Linear& linear);
 
 }  // namespace strobe::ops

@@ -154,6 +154,11 @@ Matrix AttentionCase::run(const CpuKernels& table, const std::vector<Chunk>& chu
       for (int64_t i = 0; i < rows.columns(); ++i) rows.put(row, i, queries[request].at(chunk.first + j, i));
     }
   }
+  // Half of the calls are told what is read behind them. It is a hint, and changes nothing.
+  static const std::vector<std::byte> later(20'000);
+  const Upcoming upcoming[] = {{later.data(), 64, 0}, {later.data() + 1, 0, 0},  {later.data() + 100, 4097, 0},
+                               {later.data(), 1, 1},  {later.data(), 20'000, 3}, {nullptr, 0, 4}};
+  const int64_t told = page_seed % 2 == 0 ? std::size(upcoming) : 0;
   if (o.mla) {
     table.mla_attention(pool_of(workers), {.q = rows.view(),
                                            .store = k.view(),
@@ -164,7 +169,9 @@ Matrix AttentionCase::run(const CpuKernels& table, const std::vector<Chunk>& chu
                                            .heads = o.heads,
                                            .latent = o.value_dim,
                                            .rope = o.key_dim - o.value_dim,
-                                           .scale = o.scale});
+                                           .scale = o.scale,
+                                           .upcoming = upcoming,
+                                           .upcoming_count = told});
   } else {
     table.gqa_attention(pool_of(workers), {.q = rows.view(),
                                            .k = k.view(),
@@ -179,7 +186,9 @@ Matrix AttentionCase::run(const CpuKernels& table, const std::vector<Chunk>& chu
                                            .head_dim = o.key_dim,
                                            .scale = o.scale,
                                            .causal = o.causal,
-                                           .window = o.window});
+                                           .window = o.window,
+                                           .upcoming = upcoming,
+                                           .upcoming_count = told});
   }
   EXPECT_TRUE(result.gaps_intact());
   return result;

@@ -105,8 +105,12 @@ TEST_P(Ops, GatherRowsAndCopiesOfHeads) {
 struct Experts {
   static constexpr int64_t kCount = 6, kTopK = 2, kHidden = 16, kInter = 8;
   std::vector<std::vector<float>> gate, up, down;
-  std::vector<Expert> weights;
-  [[nodiscard]] ExpertWeights all() const { return {.count = kCount, .inter = kInter, .each = weights}; }
+  std::vector<Expert> weights;  // the last one is for all tokens, where there is one
+  bool shared = false;
+  [[nodiscard]] ExpertWeights all() const {
+    return {.count = kCount, .inter = kInter, .each = {weights.begin(), weights.begin() + kCount}};
+  }
+  [[nodiscard]] const Expert* for_all() const { return shared ? &weights.back() : nullptr; }
   std::vector<float> bias;
 };
 
@@ -120,24 +124,25 @@ std::vector<double> routed_by_hand(const Experts& e, const float* x, const float
   double sum = 0;
   for (size_t k = 0; k < Experts::kTopK; ++k) sum += score(order[k]);
   std::vector<double> h(Experts::kHidden);
-  for (size_t k = 0; k < Experts::kTopK; ++k) {
+  const auto add = [&](size_t expert, double weight) {
     double gate[Experts::kInter], up[Experts::kInter], out[Experts::kHidden];
-    product(e.gate[order[k]].data(), Experts::kInter, Experts::kHidden, x, gate);
-    product(e.up[order[k]].data(), Experts::kInter, Experts::kHidden, x, up);
+    product(e.gate[expert].data(), Experts::kInter, Experts::kHidden, x, gate);
+    product(e.up[expert].data(), Experts::kInter, Experts::kHidden, x, up);
     float mid[Experts::kInter];
     for (size_t i = 0; i < Experts::kInter; ++i) {
       mid[i] = static_cast<float>(gate[i] / (1 + std::exp(-gate[i])) * up[i]);
     }
-    product(e.down[order[k]].data(), Experts::kHidden, Experts::kInter, mid, out);
-    const double weight = score(order[k]) / (normalise ? sum : 1) * scale;
+    product(e.down[expert].data(), Experts::kHidden, Experts::kInter, mid, out);
     for (size_t i = 0; i < Experts::kHidden; ++i) h[i] += weight * out[i];
-  }
+  };
+  for (size_t k = 0; k < Experts::kTopK; ++k) add(order[k], score(order[k]) / (normalise ? sum : 1) * scale);
+  if (e.shared) add(Experts::kCount, 1);
   return h;
 }
 
 TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
   Experts e;
-  for (int64_t i = 0; i < Experts::kCount; ++i) {
+  for (int64_t i = 0; i < Experts::kCount + 1; ++i) {
     e.gate.push_back(numbers(Experts::kInter * Experts::kHidden));
     e.up.push_back(numbers(Experts::kInter * Experts::kHidden));
     e.down.push_back(numbers(Experts::kHidden * Experts::kInter));
@@ -147,7 +152,9 @@ TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
   }
   e.bias = {0.3F, 0, -0.2F, 0, 0.1F, 0};
   for (const int64_t tokens : {0, 1, 2, 9, 33}) {
-    for (const bool normalise : {true, false}) {
+    for (const int way : {0, 1, 2, 3}) {
+      const bool normalise = way % 2 == 0;
+      e.shared = way / 2 == 1;
       auto x = numbers(tokens * Experts::kHidden), logits = numbers(tokens * Experts::kCount);
       const auto before = numbers(tokens * Experts::kHidden);
       auto h = before;
@@ -156,7 +163,7 @@ TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
       WorkspaceFrame frame(workspace_);
       const Tensor input = activations(frame, x, {tokens, Experts::kHidden});
       routed_experts(exec_, router, e.all(), input, f32(logits, {tokens, Experts::kCount}),
-                     f32(h, {tokens, Experts::kHidden}));
+                     f32(h, {tokens, Experts::kHidden}), e.for_all());
       for (int64_t t = 0; t < tokens; ++t) {
         const auto expected =
             routed_by_hand(e, &x[static_cast<size_t>(t * Experts::kHidden)],
@@ -173,7 +180,7 @@ TEST_P(Ops, RoutedExpertsAreTheirWeightedSum) {
         std::vector<float> its_logits(&logits[static_cast<size_t>(t * Experts::kCount)],
                                       &logits[static_cast<size_t>(t * Experts::kCount)] + Experts::kCount);
         routed_experts(exec_, router, e.all(), input.slice(0, t, t + 1), f32(its_logits, {1, Experts::kCount}),
-                       f32(alone, {1, Experts::kHidden}));
+                       f32(alone, {1, Experts::kHidden}), e.for_all());
         EXPECT_TRUE(std::equal(alone.begin(), alone.end(), h.begin() + t * Experts::kHidden)) << t << " of " << tokens;
       }
     }

@@ -21,6 +21,7 @@ namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
 
 constexpr int64_t kSplitSteps = kSplit / kTileKeys;
+constexpr int kLinesAhead = 12;  // that are asked for with each chunk of 32 stored rows (generic/ahead.h)
 
 // 2^x within 2e-7, for x <= 0: NaN stays NaN, far below gives 0, 0 gives 1 exactly.
 [[gnu::always_inline]] inline __m512 power_of_two(__m512 x) {
@@ -52,11 +53,11 @@ struct TileCore {
   };
 
   static F32x16 power(F32x16 x) { return {{(NativeF32)power_of_two((__m512)x.part[0])}}; }
-  static bool score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
-                    TileScores* scores);
+  static bool score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
+                    Keys keys, TileScores* scores);
   static void weigh(const TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights& weights, float* max, float* sum);
-  static bool add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                          int64_t queries, Keys keys, const TileScores* scores, const Weights* weights, ChunkSums& sums);
   static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor);
 };
@@ -156,8 +157,8 @@ template <bool kTwo>
 // waiting in memory in between. Multiplications follow the expansion one chunk behind, so that tile loads find its
 // stores in L1.
 template <DType kType, bool kTwo>
-bool score_run(Own& own, const StoredRows& stored, const std::byte* const* key_rows, int64_t tiles, Keys keys,
-               TileScores* scores) {
+bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* key_rows, int64_t tiles,
+               Keys keys, TileScores* scores) {
   constexpr int64_t kChunksAtOnce = kTwo ? 3 : kMaxKeyChunks;
   const E4m3Expander e4m3 = E4m3Expander::make();
   __m512i running = _mm512_setzero_si512();
@@ -177,6 +178,8 @@ bool score_run(Own& own, const StoredRows& stored, const std::byte* const* key_r
         } else {
           expand_keys<kType, false>(e4m3, stored, rows, chunk, &running, own.keys[chunk % 4]);
         }
+        ahead.more();
+        for (int i = 0; i < kLinesAhead; ++i) ahead.ask();
         if (chunk > begin) multiply_keys<kTwo>(own, own.keys[(chunk - 1) % 4], chunk - 1, 0);
       }
       multiply_keys<kTwo>(own, own.keys[(end - 1) % 4], end - 1, 0);
@@ -305,8 +308,8 @@ template <bool kTwo>
 // One chunk of a split. Its first columns are multiplied while it is expanded, one step behind; the others afterwards,
 // in an order in which each pass finds half of its operands in L1.
 template <DType kType, bool kTwo>
-bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* value_rows, int64_t chunk, int64_t tiles,
-               Steps steps, const ChunkOfSplit& c) {
+bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* value_rows, int64_t chunk,
+               int64_t tiles, Steps steps, const ChunkOfSplit& c) {
   const E4m3Expander e4m3 = E4m3Expander::make();
   __m512i running = _mm512_setzero_si512();
   zero_sums();
@@ -317,6 +320,8 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* value
     } else {
       expand_values<kType, false>(e4m3, stored, rows, chunk, &running, own.values[step]);
     }
+    ahead.more();
+    for (int i = 0; i < kLinesAhead; ++i) ahead.ask();
     if (step > steps.begin) multiply_values<kTwo>(c, step - 1, 0, 0);
   }
   multiply_values<kTwo>(c, steps.end - 1, 0, 0);
@@ -333,13 +338,13 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* value
 
 // ---------------------------------------------------------------------------------------------------- all together
 
-bool TileCore::score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
-                     TileScores* scores) {
+bool TileCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
+                     Keys keys, TileScores* scores) {
   const int64_t tiles = divide_up(queries, 16);
   configure_tiles({.first = 16, .second = 16});
   const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
     const auto run = tiles > 1 ? score_run<kType, true> : score_run<kType, false>;
-    return run(own, stored, rows, tiles, keys, scores);
+    return run(own, ahead, stored, rows, tiles, keys, scores);
   });
   release_tiles();
   return finite;
@@ -352,7 +357,7 @@ void TileCore::weigh(const TileScores& scores, const QueryLanes& lanes, int64_t 
   (all ? weigh_tile<false> : weigh_tile<true>)(scores, visible, factor, split_begin, keys, weights, max, sum);
 }
 
-bool TileCore::add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+bool TileCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                           int64_t queries, Keys keys, const TileScores*, const Weights* weights, ChunkSums& sums) {
   const int64_t tiles = divide_up(queries, 16);
   const int64_t rows_of_tile = smaller(16, queries);  // of several tiles, all are computed with, read or not
@@ -361,7 +366,7 @@ bool TileCore::add_values(Own& own, const StoredRows& stored, const std::byte* c
   configure_tiles({.first = rows_of_tile, .second = rows_of_tile});
   const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
     const auto add = tiles > 1 ? add_chunk<kType, true> : add_chunk<kType, false>;
-    return add(own, stored, rows, chunk, tiles, steps, c);
+    return add(own, ahead, stored, rows, chunk, tiles, steps, c);
   });
   release_tiles();
   return finite;

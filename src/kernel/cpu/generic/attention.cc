@@ -11,6 +11,7 @@
 #include "kernel/cpu/generic/group_attention.h"
 #include "kernel/cpu/generic/kernels.h"
 #include "kernel/cpu/generic/math.h"
+#include "kernel/cpu/generic/weigh.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
@@ -32,11 +33,11 @@ struct VectorCore {
   struct Weights {};  // take the place of the scores
 
   [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
-  static bool score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
-                    TileScores* scores);
+  static bool score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
+                    Keys keys, TileScores* scores);
   static void weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights&, float* max, float* sum);
-  static bool add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                          int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums);
   static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor);
 };
@@ -84,8 +85,8 @@ template <DType kType>
 }
 
 // Scores of queries [first, first + kRows) and the expanded keys, of which the first is `begin` in its split.
-template <int kRows>
-void score_rows(const Own& own, int64_t first, int64_t begin, int64_t dim, TileScores* scores) {
+template <int kRows, bool kAsks>
+void score_rows(const Own& own, Ahead& ahead, int64_t first, int64_t begin, int64_t dim, TileScores* scores) {
   constexpr int kKeys = kRegisters / kRows < 8 ? kRegisters / kRows : 8;  // in registers at once
   static_assert(VectorCore::kStepKeys % kKeys == 0 && 16 % kRows == 0);
   for (int64_t key = 0; key < VectorCore::kStepKeys; key += kKeys) {
@@ -98,6 +99,7 @@ void score_rows(const Own& own, int64_t first, int64_t begin, int64_t dim, TileS
         const F32x16 q = in_register(load(own.queries[first + r] + i));
         for (int k = 0; k < kKeys; ++k) sums[k * kRows + r] = fma(numbers[k], q, sums[k * kRows + r]);
       }
+      if constexpr (kAsks) ahead.ask();
     }
     alignas(64) float by_key[kKeys * kRows];
     sums_of_lanes(sums, by_key);
@@ -119,62 +121,40 @@ template <int kMost, class F>
 }
 
 template <DType kType>
-bool score_run(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
-               TileScores* scores) {
+bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
+               Keys keys, TileScores* scores) {
   U32x16 flags = splat_u32(0);
   for (int64_t begin = keys.begin; begin < keys.end; begin += VectorCore::kStepKeys) {
     if (begin + kRowsAhead < keys.end) stored.prefetch(rows + begin + kRowsAhead, VectorCore::kStepKeys);
     for (int64_t key = 0; key < VectorCore::kStepKeys; ++key) {
       for (int64_t i = 0; i < stored.dim; i += kChunk) {
         expand<kType>(rows[begin + key], i, smaller(kChunk, stored.dim - i), own.keys[key] + i, &flags);
+        ahead.ask();
       }
+      ahead.more();
     }
-    in_rows<kRegisters >= 16 ? 4 : 2>(
-        queries, [&]<int kRows>(int64_t first) { score_rows<kRows>(own, first, begin, stored.dim, scores); });
+    in_rows<kRegisters >= 16 ? 4 : 2>(queries, [&]<int kRows>(int64_t first) {
+      (ahead.more() ? score_rows<kRows, true> : score_rows<kRows, false>)(own, ahead, first, begin, stored.dim, scores);
+    });
   }
   return !any(flags & splat_u32(kInfinite));
 }
 
-// kMasked: not every query sees every position of the keys.
-template <bool kMasked>
-void weigh_tile(TileScores& scores, U32x16 first, U32x16 last, F32x16 factor, int64_t split_begin, Keys keys,
-                float* max_of_split, float* sum_of_split) {
-  const auto seen = [&](int64_t key) __attribute__((always_inline)) {
-    const U32x16 position = splat_u32(static_cast<uint32_t>(split_begin + key));
-    return select(position < first, splat_u32(0), position < last);
-  };
-  F32x16 max = splat(-__builtin_inff());
-  for (int64_t key = keys.begin; key < keys.end; ++key) {
-    const F32x16 score = load(scores[key]) * factor;
-    store(scores[key], score);
-    max = larger(kMasked ? select(seen(key), score, max) : score, max);
-  }
-  F32x16 sum = splat(0);
-  for (int64_t key = keys.begin; key < keys.end; ++key) {
-    F32x16 weight = exp(load(scores[key]) - max);
-    if constexpr (kMasked) weight = select(seen(key), weight, splat(0));
-    store(scores[key], weight);
-    sum = sum + weight;
-  }
-  store(max_of_split, max);
-  store(sum_of_split, sum);
-}
-
 void VectorCore::weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                        Keys keys, Weights&, float* max, float* sum) {
-  bool all = true;
-  for (int64_t query = tile * 16; query < tile * 16 + 16; ++query) {
-    all = all && lanes.first[query] <= split_begin + keys.begin && lanes.last[query] >= split_begin + keys.end;
-  }
-  (all ? weigh_tile<false> : weigh_tile<true>)(scores, load_u32(lanes.first + tile * 16),
-                                               load_u32(lanes.last + tile * 16), splat(factor), split_begin, keys, max,
-                                               sum);
+  weigh_tile(
+      scores, lanes, tile, factor, split_begin, keys, max, sum,
+      [](F32x16 weight, F32x16 * counted) __attribute__((always_inline)) {
+        *counted = weight;
+        return weight;
+      });
 }
 
 // sums of queries [first, first + kRows), vectors of columns [column, column + kColumns) += weights . expanded values.
-template <int kRows, int kColumns>
-[[gnu::always_inline]] inline void add_columns(const Own& own, const TileScores* weights, int64_t first, int64_t begin,
-                                               int64_t count, int64_t column, bool from_zero, ChunkSums& to) {
+template <int kRows, int kColumns, bool kAsks>
+[[gnu::always_inline]] inline void add_columns(const Own& own, Ahead& ahead, const TileScores* weights, int64_t first,
+                                               int64_t begin, int64_t count, int64_t column, bool from_zero,
+                                               ChunkSums& to) {
   F32x16 sums[kRows][kColumns];
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) {
@@ -189,6 +169,7 @@ template <int kRows, int kColumns>
       const F32x16 weight = in_register(splat(w[key][first % 16 + r]));
       for (int c = 0; c < kColumns; ++c) sums[r][c] = fma(weight, numbers[c], sums[r][c]);
     }
+    if constexpr (kAsks) ahead.ask();
   }
   for (int r = 0; r < kRows; ++r) {
     for (int c = 0; c < kColumns; ++c) store(to[first + r] + (column + c) * kLanes, sums[r][c]);
@@ -196,8 +177,8 @@ template <int kRows, int kColumns>
 }
 
 template <DType kType>
-bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk, int64_t queries,
-               Keys keys, const TileScores* weights, ChunkSums& sums) {
+bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+               int64_t queries, Keys keys, const TileScores* weights, ChunkSums& sums) {
   constexpr int kColumns = kRegisters >= 16 ? 4 : kRegisters >= 4 ? 2 : 1;
   const int64_t width = smaller(kChunk, stored.dim - chunk * kChunk);
   U32x16 flags = splat_u32(0);
@@ -205,34 +186,39 @@ bool add_chunk(Own& own, const StoredRows& stored, const std::byte* const* rows,
     const int64_t count = smaller(kValuesAtOnce, keys.end - begin);
     for (int64_t key = 0; key < count; ++key) {
       expand<kType>(rows[begin + key], chunk * kChunk, width, own.values[key], &flags);
+      ahead.ask();
     }
     in_rows<kRegisters / kColumns>(queries, [&]<int kRows>(int64_t first) {
       for (int64_t column = 0; column < kChunk / kLanes; column += kColumns) {
-        add_columns<kRows, kColumns>(own, weights, first, begin, count, column, begin == keys.begin, sums);
+        if (ahead.more()) {
+          add_columns<kRows, kColumns, true>(own, ahead, weights, first, begin, count, column, begin == keys.begin,
+                                             sums);
+        } else {
+          add_columns<kRows, kColumns, false>(own, ahead, weights, first, begin, count, column, begin == keys.begin,
+                                              sums);
+        }
       }
     });
   }
   return !any(flags & splat_u32(kInfinite));
 }
 
-bool VectorCore::score(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t queries, Keys keys,
-                       TileScores* scores) {
+bool VectorCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
+                       Keys keys, TileScores* scores) {
   return for_type(stored.store.dtype,
-                  [&]<DType kType>() { return score_run<kType>(own, stored, rows, queries, keys, scores); });
+                  [&]<DType kType>() { return score_run<kType>(own, ahead, stored, rows, queries, keys, scores); });
 }
 
-bool VectorCore::add_values(Own& own, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
-                            int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums) {
+bool VectorCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows,
+                            int64_t chunk, int64_t queries, Keys keys, const TileScores* weights, const Weights*,
+                            ChunkSums& sums) {
   return for_type(stored.store.dtype, [&]<DType kType>() {
-    return add_chunk<kType>(own, stored, rows, chunk, queries, keys, weights, sums);
+    return add_chunk<kType>(own, ahead, stored, rows, chunk, queries, keys, weights, sums);
   });
 }
 
-// Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).
 void VectorCore::store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor) {
-  for (int64_t i = 0; i < left; i += kLanes) {
-    set(out, row, column + i, smaller(kLanes, left - i), load(sums + i) * splat(factor) + splat(0.0F));
-  }
+  store_values(out, row, column, left, sums, factor);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 // single split has work for all.
 #pragma once
 
+#include "kernel/cpu/generic/ahead.h"
 #include "kernel/cpu/generic/stored_rows.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
@@ -37,17 +38,17 @@ struct QueryLanes {
 //   kStepKeys                          runs of keys are multiples of it, unless a split's visible part ends before
 //   Own                                the memory of one worker; own.begin(group, lanes) fills it with the queries
 //   Weights                            what step 2 leaves of a tile's scores, where these do not become the weights
-//   score(own, rows of the store, where they lie, queries, keys, scores by tile) -> whether all numbers were finite
-//   kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum)
-//   kE4m3Factor                        of what it makes of e4m3 numbers, to get these
-//   weigh(scores, lanes, tile, factor, split_begin, keys, weights, max, sum)
-//   add_values(own, rows of the store, where they lie, chunk, queries, keys, scores, weights, sums) -> as score
-//   store(out, row, column, left, sums of a query, factor)
+//   score(own, ahead, rows of the store, where they lie, queries, keys, scores by tile) -> whether all numbers were
+//   finite kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum) kE4m3Factor of
+//   what it makes of e4m3 numbers, to get these weigh(scores, lanes, tile, factor, split_begin, keys, weights, max,
+//   sum) add_values(own, ahead, rows of the store, where they lie, chunk, queries, keys, scores, weights, sums) -> as
+//   score store(out, row, column, left, sums of a query, factor)
 // The sums of a query may lie in an order of the core's own.
 template <class Core>
 class GroupAttention {
  public:
-  GroupAttention(const QueryGroup& group, const Team& team);
+  // `ahead`: of each worker; nullptr: nothing is asked for.
+  GroupAttention(const QueryGroup& group, const Team& team, Ahead* ahead);
   void run();
 
  private:
@@ -55,6 +56,7 @@ class GroupAttention {
 
   struct alignas(64) OfWorker {
     Own own;
+    Ahead nothing;    // where there is nothing to ask for
     ChunkSums sums;   // of one split
     ChunkSums total;  // of all splits, where they are one wave
   };
@@ -99,7 +101,12 @@ class GroupAttention {
   void compute_weights();
   void fold_sums(int64_t split, int64_t query);
   void fold_all_sums();
-  void compute_values(int64_t chunk);
+  void compute_values(int64_t chunk, int worker);
+  Ahead& ahead_of(int worker) const {
+    if (last_wave_ && ahead_ != nullptr) return ahead_[worker];
+    worker_memory().nothing.begin(nullptr, 0, 0, 1);
+    return worker_memory().nothing;
+  }
   void fold_values(int64_t split, const ChunkSums& sums, ChunkSums& total) const;
   void write_results(int64_t chunk, const ChunkSums& total) const;
   void note_infinite(const StoredRows& stored, const std::byte* const (*rows)[kSplit]);
@@ -108,6 +115,7 @@ class GroupAttention {
   const QueryGroup& group_;
   const Attention& a_;
   const Team& team_;
+  Ahead* const ahead_;
   const int64_t tiles_;
   const StoredRows keys_;
   const StoredRows values_;
@@ -125,10 +133,11 @@ class GroupAttention {
 };
 
 template <class Core>
-GroupAttention<Core>::GroupAttention(const QueryGroup& group, const Team& team)
+GroupAttention<Core>::GroupAttention(const QueryGroup& group, const Team& team, Ahead* ahead)
     : group_(group),
       a_(*group.attention),
       team_(team),
+      ahead_(ahead),
       tiles_(divide_up(group.count, 16)),
       keys_{.store = a_.k, .column = group.kv_head * a_.key_dim, .dim = a_.key_dim},
       values_{.store = a_.v, .column = group.kv_head * a_.value_dim, .dim = a_.value_dim},
@@ -193,7 +202,7 @@ void GroupAttention<Core>::compute_scores() {
       keys_.prefetch(rows + run.keys.begin, smaller(kRowsAhead, run.keys.end - run.keys.begin));
       if (!begun) own.begin(group_, s_.lanes);
       begun = true;
-      finite &= Core::score(own, keys_, rows, group_.count, run.keys, s_.scores[run.split]);
+      finite &= Core::score(own, ahead_of(take.worker), keys_, rows, group_.count, run.keys, s_.scores[run.split]);
     }
     if (!finite) __atomic_store_n(&infinite_keys_, true, __ATOMIC_RELAXED);
   });
@@ -258,15 +267,15 @@ void GroupAttention<Core>::write_results(int64_t chunk, const ChunkSums& total) 
 }
 
 template <class Core>
-void GroupAttention<Core>::compute_values(int64_t chunk) {
-  OfWorker& worker = worker_memory();
-  ChunkSums& total = first_wave_ && last_wave_ ? worker.total : s_.values[chunk];
+void GroupAttention<Core>::compute_values(int64_t chunk, int worker) {
+  OfWorker& memory = worker_memory();
+  ChunkSums& total = first_wave_ && last_wave_ ? memory.total : s_.values[chunk];
   bool finite = true;
   for (int64_t split = 0; split < splits_; ++split) {
     const bool first = first_wave_ && split == 0;
-    finite &= Core::add_values(worker.own, values_, value_rows(split), chunk, group_.count, visible_[split],
-                               s_.scores[split], s_.weights[split], first ? total : worker.sums);
-    if (!first) fold_values(split, worker.sums, total);
+    finite &= Core::add_values(memory.own, ahead_of(worker), values_, value_rows(split), chunk, group_.count,
+                               visible_[split], s_.scores[split], s_.weights[split], first ? total : memory.sums);
+    if (!first) fold_values(split, memory.sums, total);
   }
   if (last_wave_) write_results(chunk, total);
   if (!finite) __atomic_store_n(&infinite_values_, true, __ATOMIC_RELAXED);
@@ -315,8 +324,8 @@ void GroupAttention<Core>::run() {
     compute_scores();
     compute_weights();
     fold_all_sums();
-    team_.in_chunks(chunks, 1, 2, [&](int64_t first, int64_t last) {
-      for (int64_t chunk = first; chunk < last; ++chunk) compute_values(chunk);
+    team_.on_all([&](const auto& take) {
+      for (int64_t chunk; (chunk = take(1)) < chunks;) compute_values(chunk, take.worker);
     });
     if (infinite_keys_) note_infinite(keys_, s_.key_rows);
     if (infinite_values_) note_infinite(values_, one_store_ ? s_.key_rows : s_.value_rows);
@@ -344,12 +353,17 @@ static inline void run_attention(WorkerPool& pool, const Attention& a) {
   const bool uneven = groups < workers || (groups < 2 * workers && groups % workers != 0);
   const Team team = {.pool = workers > 1 && uneven && most_runs > 1 ? &pool : nullptr};
   const int64_t worth_sharing = team.pool != nullptr || work < 128 ? groups + 1 : 2;
+  constexpr int kMostAhead = 64;  // workers
+  Ahead ahead[kMostAhead];
+  const bool asks = a.upcoming_count > 0 && workers <= kMostAhead;
+  for (int worker = 0; asks && worker < workers; ++worker)
+    ahead[worker].begin(a.upcoming, a.upcoming_count, worker, workers);
   in_chunks(pool, groups, 1, worth_sharing, [&](int64_t begin, int64_t end) {
     int64_t request = 0, before = 0;
     for (int64_t g = begin; g < end; ++g) {
       for (int64_t n; g - before >= (n = groups_of_head(a, request, kMaxQueries) * a.kv_heads); ++request) before += n;
       const QueryGroup group = group_at(a, request, g - before, kMaxQueries);
-      GroupAttention<Core>(group, team).run();
+      GroupAttention<Core>(group, team, asks && team.pool != nullptr ? ahead : nullptr).run();
     }
   });
 }

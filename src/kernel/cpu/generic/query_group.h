@@ -32,6 +32,8 @@ struct Attention {
   float scale = 1;
   bool causal = true;
   int32_t window = 0;
+  const Upcoming* upcoming = nullptr;
+  int64_t upcoming_count = 0;
 };
 
 static inline Attention as_attention(const MlaAttention& c) {
@@ -45,7 +47,9 @@ static inline Attention as_attention(const MlaAttention& c) {
           .kv_heads = 1,
           .key_dim = c.latent + c.rope,
           .value_dim = c.latent,
-          .scale = c.scale};
+          .scale = c.scale,
+          .upcoming = c.upcoming,
+          .upcoming_count = c.upcoming_count};
 }
 
 static inline Attention as_attention(const GqaAttention& c) {
@@ -62,7 +66,9 @@ static inline Attention as_attention(const GqaAttention& c) {
           .value_dim = c.head_dim,
           .scale = c.scale,
           .causal = c.causal,
-          .window = c.window};
+          .window = c.window,
+          .upcoming = c.upcoming,
+          .upcoming_count = c.upcoming_count};
 }
 
 struct Visible {
@@ -128,10 +134,7 @@ struct Team {
   void on_all(const F& f) const {
     if (pool != nullptr) return on_workers(*pool, f);
     int64_t next = 0;
-    f([&](int64_t n) {
-      next += n;
-      return next - n;
-    });
+    f(Take{&next, 0});
   }
   // As in_chunks of tasks.h.
   template <class F>

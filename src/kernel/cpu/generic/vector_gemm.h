@@ -35,6 +35,8 @@ template <int kCount>
 // to[t * kRows + r] += tile t of the weights . x[r], over columns [0, columns) of a block; and decoding of a tile.
 struct Bf16Tiles {
   static constexpr int64_t kDecodeRows = 32;  // from which decoding them once pays
+  // Neighboring tiles follow each other in memory.
+  static constexpr int64_t kBytesAhead = 16 * 1024;
   static int64_t tile_bytes(int64_t in) { return divide_up(in, 2) * 64; }
   static int64_t column_bytes(int64_t column) { return column * 32; }
 
@@ -48,7 +50,9 @@ struct Bf16Tiles {
       F32x16 even[kTiles], odd[kTiles];
 #pragma GCC unroll 8
       for (int t = 0; t < kTiles; ++t) {
-        const U32x16 pair = load_u32(w + t * tile_stride + c * 32);
+        const std::byte* at = w + t * tile_stride + c * 32;
+        if constexpr (kRows > 1) __builtin_prefetch(at + kBytesAhead);
+        const U32x16 pair = load_u32(at);
         even[t] = from_bits(pair << 16);
         odd[t] = from_bits(pair & splat_u32(0xffff0000U));
       }

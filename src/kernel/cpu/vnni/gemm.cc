@@ -184,9 +184,16 @@ class IntegerMultiplier {
   void rows_at_once(const Block& block, int64_t row, int64_t tile) {
     const std::byte* w = weights_at(block, tile);
     const GroupDecoder decode = decode_;
+    // Two tiles ahead: neighboring tiles of a problem follow each other in memory.
+    const int64_t ahead = 2 * (block.unit.problem->weight.in / kNvfp4Group) * kNvfp4GroupBytes;
     add_groups<kRows>(
-        block, row, tile, 0,
-        block.groups, [&](int64_t g) __attribute__((always_inline)) { return decode(w + g * kNvfp4GroupBytes); });
+        block, row, tile, 0, block.groups, [&](int64_t g) __attribute__((always_inline)) {
+          const std::byte* group = w + g * kNvfp4GroupBytes;
+          __builtin_prefetch(group + ahead);
+          __builtin_prefetch(group + ahead + 64);
+          if (g % 4 == 0) __builtin_prefetch(group + ahead + 128);
+          return decode(group);
+        });
   }
 
   void multiply_few(const Block& block, int64_t tile) {
