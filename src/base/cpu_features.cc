@@ -56,11 +56,12 @@ CpuIsa detect() {
   if ((states & kYmmStates) != kYmmStates) return CpuIsa::kPortable;
   const auto v4_leaf7 = {16, 17, 28, 30, 31};  // AVX512 F DQ CD BW VL
   if (!has_bits(leaf7.ebx, v4_leaf7) || (states & kZmmStates) != kZmmStates) return CpuIsa::kAvx2;
-  if (!has_bits(leaf7.ecx, {1, 11})) return CpuIsa::kAvx512;  // AVX512 VBMI, VNNI
-  const bool vectors = has_bits(cpuid(7, 1).eax, {5});        // AVX512 BF16
-  const bool tiles = has_bits(leaf7.edx, {22, 23, 24});       // AMX-BF16, AVX512-FP16, AMX-TILE
+  if (!has_bits(leaf7.ecx, {1, 11})) return CpuIsa::kAvx512;   // AVX512 VBMI, VNNI
+  if (!has_bits(leaf7.edx, {23})) return CpuIsa::kAvx512Vnni;  // AVX512-FP16
+  const bool vectors = has_bits(cpuid(7, 1).eax, {5});         // AVX512 BF16
+  const bool tiles = has_bits(leaf7.edx, {22, 24});            // AMX-BF16, AMX-TILE
   if (!vectors || !tiles || (states & kTileStates) != kTileStates || !request_tile_permission()) {
-    return CpuIsa::kAvx512Vnni;
+    return CpuIsa::kAvx512Fp16;
   }
   return CpuIsa::kAmx;
 }
@@ -82,6 +83,8 @@ std::string_view to_string(CpuIsa isa) {
       return "avx512";
     case CpuIsa::kAvx512Vnni:
       return "avx512_vnni";
+    case CpuIsa::kAvx512Fp16:
+      return "avx512_fp16";
     case CpuIsa::kAmx:
       return "amx";
   }
@@ -101,7 +104,8 @@ Result<CpuIsa> parse_cpu_isa(std::string_view name) {
       return error("cpu isa '{}' is not usable on this machine; it offers up to '{}'", name, to_string(best_cpu_isa()));
     return isa;
   }
-  return error("cpu isa '{}' is not known; accepted: auto, portable, avx2, avx512, avx512_vnni, amx", name);
+  return error("cpu isa '{}' is not known; accepted: auto, portable, avx2, avx512, avx512_vnni, avx512_fp16, amx",
+               name);
 }
 
 std::string cpu_name() {

@@ -14,11 +14,12 @@ namespace strobe {
 //   avx2         the psABI level x86-64-v3: AVX2, FMA, F16C, BMI
 //   avx512       x86-64-v4: AVX512 F/BW/VL/DQ/CD
 //   avx512_vnni  avx512, and its VNNI and VBMI parts
-//   amx          avx512_vnni, AVX512 BF16 and FP16, and AMX-BF16 tiles, with the kernel's permission to use them
-enum class CpuIsa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAmx };
+//   avx512_fp16  avx512_vnni, and half-precision arithmetic
+//   amx          avx512_fp16, AVX512 BF16, and AMX-BF16 tiles, with the kernel's permission to use them
+enum class CpuIsa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Fp16, kAmx };
 
-inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kPortable, CpuIsa::kAvx2, CpuIsa::kAvx512, CpuIsa::kAvx512Vnni,
-                                      CpuIsa::kAmx};
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kPortable,   CpuIsa::kAvx2,       CpuIsa::kAvx512,
+                                      CpuIsa::kAvx512Vnni, CpuIsa::kAvx512Fp16, CpuIsa::kAmx};
 
 [[nodiscard]] std::string_view to_string(CpuIsa isa);
 

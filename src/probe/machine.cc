@@ -41,10 +41,11 @@ double read_gb_s(WorkerPool& pool, int64_t bytes) {
 
 double compute_gflop_s(WorkerPool& pool, CpuIsa isa) {
   constexpr int64_t kRounds = 100'000;
-  const auto peak = isa == CpuIsa::kAmx      ? amx::compute_peak
-                    : isa >= CpuIsa::kAvx512 ? avx512::compute_peak
-                    : isa == CpuIsa::kAvx2   ? avx2::compute_peak
-                                             : portable::compute_peak;
+  const auto peak = isa == CpuIsa::kAmx          ? amx::compute_peak
+                    : isa == CpuIsa::kAvx512Fp16 ? avx512_fp16::compute_peak
+                    : isa >= CpuIsa::kAvx512     ? avx512::compute_peak
+                    : isa == CpuIsa::kAvx2       ? avx2::compute_peak
+                                                 : portable::compute_peak;
   const Timing t = time_of([&] { pool.run([&](int, int) { peak(kRounds); }); });
   return peak(1) * kRounds * pool.workers() / t.best_us / 1e3;
 }

@@ -15,6 +15,9 @@ double compute_peak(int64_t rounds);
 namespace avx512 {
 double compute_peak(int64_t rounds);
 }
+namespace avx512_fp16 {
+double compute_peak(int64_t rounds);  // in half precision
+}
 namespace amx {
 double compute_peak(int64_t rounds);
 }

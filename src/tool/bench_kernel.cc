@@ -32,7 +32,7 @@ struct BenchKernelOptions {
   void visit(Visitor&& v) {
     v("--device", device, "cpu | cuda: whose kernels");
     v("--base-gpu-id", base_gpu_id, "the GPU that is used, from 0");
-    v("--cpu-isa", cpu_isa, "auto | ref | portable | avx2 | avx512 | avx512_vnni | amx");
+    v("--cpu-isa", cpu_isa, "auto | ref | portable | avx2 | avx512 | avx512_vnni | avx512_fp16 | amx");
     v("--threads", threads, "worker threads; 0: one a processor");
     v("--model", model, "all, or the shapes of one: pocket-k2 | smollm2-135m | kimi-k2 (one layer, 1 GiB of weights)");
     v("--filter", filter, "only cases whose name contains this: gemm, mla, 8 experts");

@@ -77,7 +77,7 @@ struct EngineOptions {
       "but a text may then depend on how prompts are cut and what else runs, and DFlash's may differ from plain "
       "decoding's");
     v("--cpu-isa", cpu_isa,
-      "auto | ref | portable | avx2 | avx512 | avx512_vnni | amx: a lower one than the machine's best can be forced");
+      "auto | ref | portable | avx2 | avx512 | avx512_vnni | avx512_fp16 | amx: a lower one than the machine's best can be forced");
     v("--threads", threads, "worker threads; 0: one a processor");
     v("--tp-size,--tensor-parallel-size,--tp", tp, "tensor parallel ranks");
     v("--trust-remote-code", trust_remote_code, "accepted for SGLang's sake; no code of a checkpoint is ever run");

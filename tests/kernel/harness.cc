@@ -269,7 +269,7 @@ std::vector<DType> store_types(const CpuKernels& table) {
 
 Tolerance tolerance_of(const CpuKernels& table) {
   if (&table == &ref_kernels()) return {.sum = 0x1p-22, .nvfp4_sum = 0x1p-22, .attention = 4e-6, .function = 1e-6};
-  const bool integers = &table == &cpu_kernels(CpuIsa::kAvx512Vnni);
+  const bool integers = &table == &cpu_kernels(CpuIsa::kAvx512Vnni) || &table == &cpu_kernels(CpuIsa::kAvx512Fp16);
   return {.sum = 1e-5, .nvfp4_sum = integers ? 0x1p-14 : 1e-5, .attention = 1.25 * 0x1p-8, .function = 1e-5};
 }
 

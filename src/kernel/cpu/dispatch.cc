@@ -1,7 +1,8 @@
 // The only place that knows which table serves which machine.
 #include "kernel/cpu/amx/kernels.h"
-#include "kernel/cpu/vnni/kernels.h"
+#include "kernel/cpu/fp16/kernels.h"
 #include "kernel/cpu/tables.h"
+#include "kernel/cpu/vnni/kernels.h"
 
 namespace strobe::kernel {
 
@@ -21,6 +22,16 @@ const CpuKernels& cpu_kernels(CpuIsa isa) {
         return table;
       }();
       return vnni;
+    }
+    case CpuIsa::kAvx512Fp16: {
+      static const CpuKernels fp16 = [] {
+        CpuKernels table = cpu_kernels(CpuIsa::kAvx512Vnni);
+        table.name = "avx512_fp16";
+        table.mla_attention = avx512_fp16::mla_attention;
+        table.gqa_attention = avx512_fp16::gqa_attention;
+        return table;
+      }();
+      return fp16;
     }
     case CpuIsa::kAmx: {
       static const CpuKernels amx = [] {
