@@ -198,13 +198,15 @@ struct StoreRows {
   int64_t dim = 0;
 };
 
-// y[i, :] = what the store holds of position i of one request, columns [column, column + dim), as value: for i in
-// [0, rows).
+// y[i, c, :] = what the store holds of position i of one request, columns [column, column + dim), as value: for i in
+// [0, rows) and c in [0, copies).
 struct LoadRows {
   PagedStore store;
   const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
   int64_t column = 0;
-  Rows y;  // [rows, dim]
+  Rows y;                   // [rows, copies, dim]
+  int64_t copy_stride = 0;  // of y, elements
+  int64_t copies = 1;
   int64_t rows = 0;
   int64_t dim = 0;
 };

@@ -33,12 +33,14 @@ void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::
 
 void load_rows(Exec& exec, const kernel::PagedStore& store, const int32_t* pages, const Tensor& y, int64_t column) {
   Dims dims("load_rows");
-  dims.check("y", y, {"positions", "dim"});
+  dims.check("y", y, {"positions", "copies", "dim"});
   STROBE_CHECK(column + dims["dim"] <= store.dim, "load_rows: columns [{}, +{}) of {}", column, dims["dim"], store.dim);
   exec.kernels().load_rows({.store = store,
                             .pages = pages,
                             .column = column,
                             .y = rows_of(y),
+                            .copy_stride = y.stride(1),
+                            .copies = dims["copies"],
                             .rows = dims["positions"],
                             .dim = dims["dim"]});
 }

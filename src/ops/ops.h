@@ -103,8 +103,8 @@ void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weigh
 // store[slots[r], column...] = x[r].  x: [tokens, dim] f32;  slots: [tokens] i32, -1 is skipped
 void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::PagedStore& store, int64_t column = 0);
 
-// y[i] = store[position i of the request with these pages, column...].  pages: on the device, as in an
-// AttentionRequest;  y: [positions, dim] f32|A
+// y[i, c] = store[position i of the request with these pages, column...], for every c.  pages: on the device, as in an
+// AttentionRequest;  y: [positions, copies, dim] f32|A
 void load_rows(Exec& exec, const kernel::PagedStore& store, const int32_t* pages, const Tensor& y, int64_t column = 0);
 
 // q: [tokens, heads, latent + rope] f32|A;  out: [tokens, heads, latent] f32|A

@@ -22,7 +22,8 @@ void load_rows(WorkerPool& pool, const LoadRows& call) {
   pool.for_each(call.rows, [&](int64_t p) {
     const int64_t slot = int64_t{call.pages[p / store.page_size]} * store.page_size + p % store.page_size;
     for (int64_t i = 0; i < call.dim; ++i) {
-      set(call.y, p, i, read(store.data, store.dtype, slot * store.dim + call.column + i) * scale);
+      const float value = read(store.data, store.dtype, slot * store.dim + call.column + i) * scale;
+      for (int64_t c = 0; c < call.copies; ++c) set(call.y, p, c * call.copy_stride + i, value);
     }
   });
 }

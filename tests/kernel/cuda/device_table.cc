@@ -294,7 +294,7 @@ void load_rows(WorkerPool&, const LoadRows& host) {
   const int64_t pages = (host.rows + host.store.page_size - 1) / host.store.page_size;
   call.store = mirror_store(mirror, host.store, largest(host.pages, pages) + 1);
   call.pages = mirror.array(host.pages, pages);
-  call.y = mirror.result(host.y, host.rows, host.dim);
+  call.y = mirror.result(host.y, host.rows, (host.copies - 1) * host.copy_stride + host.dim);
   cuda::load_rows(call, nullptr);
   mirror.finish();
 }

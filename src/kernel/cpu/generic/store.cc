@@ -64,14 +64,14 @@ void load_row(const LoadRows& c, int64_t row) {
         value = select(nan, splat(__builtin_nanf("")), value);
       }
     }
-    set(c.y, row, i, count, value);
+    for (int64_t copy = 0; copy < c.copies; ++copy) set(c.y, row, copy * c.copy_stride + i, count, value);
   }
 }
 
 }  // namespace
 
 void load_rows(WorkerPool& pool, const LoadRows& c) {
-  const int64_t width = greater(1, c.dim);
+  const int64_t width = greater(1, c.dim * c.copies);
   in_chunks(pool, c.rows, 1 + 4096 / width, 16 * 1024 / width, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) load_row(c, row);
   });

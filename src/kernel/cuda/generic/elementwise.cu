@@ -108,7 +108,10 @@ __global__ void __launch_bounds__(kThreads) load_rows_kernel(LoadRows call, bool
   float4 v =
       read_4_guarded(store.data, store.dtype, slot * store.dim + call.column, at.column, call.dim, aligned);
   if (store.dtype == DType::kE4m3) v = {v.x * store.scale, v.y * store.scale, v.z * store.scale, v.w * store.scale};
-  write_4_guarded(call.y.data, call.y.dtype, at.row * call.y.stride, at.column, call.dim, aligned, v);
+  for (int64_t c = 0; c < call.copies; ++c) {
+    const int64_t start = at.row * call.y.stride + c * call.copy_stride;
+    write_4_guarded(call.y.data, call.y.dtype, start, at.column, call.dim, aligned, v);
+  }
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine call, bool aligned) {
@@ -167,7 +170,8 @@ void store_rows(const StoreRows& call, cudaStream_t stream) {
 void load_rows(const LoadRows& call, cudaStream_t stream) {
   const PagedStore& store = call.store;
   const bool aligned =
-      vectors_of_4(call.y) && vectors_of(4, store.data, store.dtype, store.dim) && call.column % 4 == 0;
+      vectors_of_4(call.y) && vectors_of(4, store.data, store.dtype, store.dim) && call.column % 4 == 0 &&
+      call.copy_stride % 4 == 0;
   launch_pieces("load_rows", load_rows_kernel, call.rows, call.dim, 4, stream, call, aligned);
 }
 
