@@ -17,6 +17,7 @@ int64_t key_value_bytes(const MlaRecipe& mla, DType activation) {
 int64_t expansion_pays_from(const MlaRecipe& mla) {
   const int64_t saved = 2 * mla.latent - mla.nope - mla.v;  // a row, key and head
   if (saved <= 0) return 0;
+  if (mla.nope + mla.rope > kernel::kMaxAttentionKeyDim || mla.v > kernel::kMaxAttentionValueDim) return 0;
   return mla.latent * (mla.nope + mla.v) / saved + 1;
 }
 

@@ -10,7 +10,8 @@
 namespace strobe::model {
 
 // The fewest rows of a request for which the expanded form takes fewer multiplications, for every number of keys; 0:
-// never. For one key and head, rows r: absorbed r (2 latent + rope), expanded r (nope + rope + v) + latent (nope + v).
+// never, or heads are larger than attention kernels take. For one key and head, rows r: absorbed r (2 latent + rope),
+// expanded r (nope + rope + v) + latent (nope + v).
 [[nodiscard]] int64_t expansion_pays_from(const MlaRecipe& mla);
 
 // How many heads' keys and values are made at once, for a request of `keys` positions: all, or as many as kv_bytes

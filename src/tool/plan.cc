@@ -141,9 +141,11 @@ Result<void> choose_mla_prefill(Plan& plan) {
     const int64_t from = model::expansion_pays_from(*mla);
     if (from == 0) {
       return error(
-          "--enable-expanded-mla-prefill: heads of {} + {} numbers over a latent of {} take fewer operations as they "
-          "are; accepted: models whose latent has more than half of them",
-          mla->nope, mla->v, mla->latent);
+          "--enable-expanded-mla-prefill: keys of {} + {} numbers and values of {} a head are not less than a latent "
+          "of "
+          "{}, or more than kernels take; accepted: with models whose latent attention (MLA) gains by it, as "
+          "DeepSeek-V3 and Kimi-K2",
+          mla->nope, mla->rope, mla->v, mla->latent);
     }
     rows = std::max(rows, from);
   }

@@ -76,8 +76,9 @@ TEST_P(GqaTest, Prompts) {
   struct Shape {
     int64_t heads, head_dim, value_dim;
   };
-  for (const auto& [heads, head_dim, value_dim] : {Shape{2, 192, 128}, Shape{8, 128, 64}, Shape{3, 40, 24}}) {
-    for (const int64_t keys : {1, 2, 31, 64, 65, 128, 200, 257, 700}) {
+  for (const auto& [heads, head_dim, value_dim] : {Shape{2, 192, 128}, Shape{4, 128, 64}, Shape{3, 40, 24}}) {
+    for (const int64_t keys : {1, 2, 31, 64, 65, 129, 257, 520}) {
+      if (head_dim > 100 && keys > 200) continue;  // the formula takes long
       AttentionOptions o = gqa_options(heads, heads, head_dim);
       o.value_dim = value_dim;
       o.store = table().activation;
@@ -85,9 +86,8 @@ TEST_P(GqaTest, Prompts) {
       o.prompt = true;
       o.lengths = {keys};
       const AttentionCase c(o, static_cast<uint64_t>(keys));
-      for (const int64_t rows : {keys, std::min<int64_t>(keys, 129), std::min<int64_t>(keys, 63)}) {
-        expect_attention_right(table(), c, {tail(o, 0, rows)}, DType::kBf16, table().activation, 3);
-      }
+      expect_attention_right(table(), c, {tail(o, 0, keys)}, DType::kBf16, table().activation, 3);
+      if (keys > 64) expect_attention_right(table(), c, {tail(o, 0, 63)}, DType::kBf16, table().activation, 2);
     }
   }
 }
