@@ -27,8 +27,8 @@ constexpr int32_t kDefaultRunningDflash = 48;  // as SGLang sets it for DFLASH
 constexpr int32_t kDefaultRunningPlain = 64;
 constexpr int64_t kWorkspaceGaps = 64 << 10;  // between the pieces of a workspace
 constexpr int64_t kLargestDefaultTokens = int64_t{1} << 20;
-// Keys and values that are expanded at once.
-constexpr int64_t kExpandedBytesOnCpu = int64_t{64} << 20;
+// Keys and values that are expanded at once: on a CPU so much a thread, which stays in its own cache.
+constexpr int64_t kExpandedBytesOfThread = int64_t{1} << 20;
 constexpr int64_t kExpandedBytesOnGpu = int64_t{512} << 20;
 
 // What a lower room says about the value of a flag.
@@ -157,8 +157,9 @@ Result<void> choose_mla_prefill(Plan& plan) {
   }
   // Blocks of drafts never are.
   rows = std::max<int64_t>(rows, engine::kMaxBlockTokens + 1);
-  plan.recipe.expansion = {
-      .min_rows = rows, .kv_bytes = plan.device.kind == DeviceKind::kCpu ? kExpandedBytesOnCpu : kExpandedBytesOnGpu};
+  const bool cpu = plan.device.kind == DeviceKind::kCpu;
+  plan.recipe.expansion = {.min_rows = rows,
+                           .kv_bytes = cpu ? plan.options.threads * kExpandedBytesOfThread : kExpandedBytesOnGpu};
   plan.decide("prefill MLA", fmt::format("expanded from {} rows of a prompt in a step on", rows),
               "as --enable-expanded-mla-prefill says; texts are no longer the same for every batch and chunk");
   if (plan.options.chunked_prefill_size < rows) {
