@@ -6,6 +6,11 @@
 #include "cache/page_pool.h"
 
 namespace strobe::engine {
+namespace {
+
+constexpr int32_t kOnePage = 0;  // the list of pages of a store of one
+
+}  // namespace
 
 void RowList::clear() {
   ids_.clear();
@@ -31,14 +36,35 @@ void RowList::add(std::span<const int32_t> tokens, int32_t first_position, std::
   }
 }
 
-RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible) {
-  if (exec.on_host()) {
-    return {ids(), {view(positions_), slots(), requests_, first_visible}};
+void RowList::find_prompts(int64_t prompt_rows) {
+  prompts_.clear();
+  alone_.clear();
+  others_.clear();
+  if (prompt_rows == 0) return;
+  for (const kernel::AttentionRequest& request : requests_) {
+    if (request.row_count < prompt_rows) {
+      others_.push_back(request);
+      continue;
+    }
+    prompts_.push_back({.request = request});
+    alone_.push_back(request);
+    alone_.back().row_begin = 0;
+    alone_.back().pages = &kOnePage;
   }
-  // One copy: requests, then whole numbers: ids, positions, slots, first visible positions, pages.
-  int64_t page_count = 0;
+}
+
+RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible,
+                               int64_t prompt_rows) {
+  find_prompts(prompt_rows);
+  if (exec.on_host()) {
+    for (size_t i = 0; i < prompts_.size(); ++i) prompts_[i].alone = &alone_[i];
+    return {ids(), {view(positions_), slots(), requests_, first_visible, prompts_, others_}};
+  }
+  // One copy: requests, prompts, others, then whole numbers: ids, positions, slots, first visible positions, pages.
+  int64_t page_count = prompts_.empty() ? 0 : 1;
   for (const auto& request : requests_) page_count += cache::pages_for(request.key_count, page_size_);
-  const auto list_bytes = static_cast<int64_t>(requests_.size() * sizeof(kernel::AttentionRequest));
+  const size_t others = prompts_.empty() ? 0 : others_.size();
+  const auto list_bytes = static_cast<int64_t>((requests_.size() + alone_.size() + others) * sizeof requests_[0]);
   const int64_t visible = static_cast<int64_t>(first_visible.size());
   const int64_t numbers = 3 * rows() + visible + page_count;
   const int64_t bytes = list_bytes + numbers * static_cast<int64_t>(sizeof(int32_t));
@@ -59,12 +85,28 @@ RowList::Placed RowList::place(ops::Exec& exec, ops::WorkspaceFrame& frame, std:
   placed.batch.positions = add(positions_);
   placed.batch.slots = add(slots_);
   if (visible > 0) placed.batch.first_visible = {add(first_visible).as<int32_t>(), first_visible.size()};
+  const auto* device_list = reinterpret_cast<kernel::AttentionRequest*>(device);
+  kernel::AttentionRequest* alone = list + requests_.size();
+  kernel::AttentionRequest* other = alone + alone_.size();
+  const int32_t* one_page = prompts_.empty() ? nullptr : add({&kOnePage, 1}).as<int32_t>();
+  size_t prompt = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
     list[i] = requests_[i];
     const auto count = static_cast<size_t>(cache::pages_for(list[i].key_count, page_size_));
     list[i].pages = add({requests_[i].pages, count}).as<int32_t>();
+    if (prompts_.empty()) continue;
+    if (list[i].row_count < prompt_rows) {
+      *other++ = list[i];
+      continue;
+    }
+    prompts_[prompt].request.pages = list[i].pages;
+    prompts_[prompt].alone = device_list + requests_.size() + prompt;
+    alone[prompt] = alone_[prompt];
+    alone[prompt++].pages = one_page;
   }
-  placed.batch.requests = {reinterpret_cast<kernel::AttentionRequest*>(device), requests_.size()};
+  placed.batch.requests = {device_list, requests_.size()};
+  placed.batch.prompts = prompts_;
+  placed.batch.others = {device_list + requests_.size() + alone_.size(), others};
   exec.memory().upload(device, staging_.data(), bytes);
   return placed;
 }
@@ -118,7 +160,7 @@ void TargetPass::run(ops::Exec& exec, ops::WorkspaceFrame& frame) {
   const auto wanted = static_cast<int64_t>(logit_rows_.size());
   if (rows_.rows() == 0) return;
   outputs_ = make_outputs(exec, frame, target_, rows_.rows(), wanted);
-  placed_ = rows_.place(exec, frame);
+  placed_ = rows_.place(exec, frame, {}, target_.recipe->expansion.min_rows);
   const Tensor picks = ops::to_device(exec, frame, Tensor(logit_rows_.data(), DType::kI32, {wanted}));
   run_target(exec, target_, placed_.ids, placed_.batch, picks, outputs_);
 }

@@ -53,13 +53,17 @@ class RowList {
   [[nodiscard]] std::span<const kernel::AttentionRequest> requests() const { return requests_; }
 
   // The rows as the device takes them: views of the list's memory where the device can read it, else copies in `frame`.
+  // Sequences of prompt_rows rows and more are listed as prompts (model::MlaExpansion); 0: none is.
   struct Placed {
     Tensor ids;  // [rows] i32
     model::Batch batch;
   };
-  [[nodiscard]] Placed place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible = {});
+  [[nodiscard]] Placed place(ops::Exec& exec, ops::WorkspaceFrame& frame, std::span<const int32_t> first_visible = {},
+                             int64_t prompt_rows = 0);
 
  private:
+  // Fills the lists of prompts; their pages are the host's, `alone` is not set yet.
+  void find_prompts(int64_t prompt_rows);
   static Tensor view(std::vector<int32_t>& numbers) {
     return Tensor(numbers.data(), DType::kI32, {static_cast<int64_t>(numbers.size())});
   }
@@ -67,6 +71,9 @@ class RowList {
   int32_t page_size_;
   std::vector<int32_t> ids_, positions_, slots_;
   std::vector<kernel::AttentionRequest> requests_;
+  // Of requests that are prompts, and of those that are not.
+  std::vector<model::PromptRequest> prompts_;
+  std::vector<kernel::AttentionRequest> alone_, others_;
   std::vector<std::byte> staging_;
 };
 

@@ -178,7 +178,7 @@ struct FusedExperts {
 // A paged store of rows: slot s is row s % page_size of page s / page_size, and slots are consecutive rows of one
 // buffer, so the page only matters for finding slots from positions.
 //   MLA: one row per slot, [latent | rope], `dim` = latent + rope numbers
-//   GQA: two stores, K and V, each [kv_heads * head_dim] per slot
+//   GQA: two stores, K and V, each [kv_heads * head_dim] per slot (values may have a size of their own)
 struct PagedStore {
   void* data = nullptr;
   DType dtype = DType::kBf16;  // f32 (reference), bf16, e4m3
@@ -194,6 +194,19 @@ struct StoreRows {
   PagedStore store;
   int64_t column = 0;
   const int32_t* slots = nullptr;  // [rows]
+  int64_t rows = 0;
+  int64_t dim = 0;
+};
+
+// y[i, c, :] = what the store holds of position i of one request, columns [column, column + dim), as value: for i in
+// [0, rows) and c in [0, copies).
+struct LoadRows {
+  PagedStore store;
+  const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
+  int64_t column = 0;
+  Rows y;                   // [rows, copies, dim]
+  int64_t copy_stride = 0;  // of y, elements
+  int64_t copies = 1;
   int64_t rows = 0;
   int64_t dim = 0;
 };
@@ -253,22 +266,26 @@ struct MlaAttention {
 //   first_visible (per request, may be nullptr): and p >= first_visible[i] (the draft window)
 // A row that sees nothing gives zeros.
 struct GqaAttention {
-  Rows q;  // [rows, heads * head_dim]
-  PagedStore k;
-  PagedStore v;
+  Rows q;        // [rows, heads * head_dim]
+  PagedStore k;  // kv_heads * head_dim numbers per slot
+  PagedStore v;  // kv_heads * value_dim
   const AttentionRequest* requests = nullptr;
   const int32_t* first_visible = nullptr;  // [request_count] or nullptr
   int64_t request_count = 0;
-  Rows out;          // [rows, heads * head_dim]
+  Rows out;          // [rows, heads * value_dim]
   int64_t rows = 0;  // as in MlaAttention
   int64_t heads = 0;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;   // numbers of a query head and of a key
+  int64_t value_dim = 0;  // of a value and of an output head; 0: head_dim
   float scale = 1;
   bool causal = true;
   int32_t window = 0;
   const Upcoming* upcoming = nullptr;  // as in MlaAttention
   int64_t upcoming_count = 0;
+  // Keys and values were made for this call alone, lie in one page, and belong to one request: a kernel may sum in an
+  // order of its own, which the number of rows and keys may change.
+  bool prompt = false;
 };
 
 // ids[r] = the column of the largest logit, ties to the lowest column; NaN never wins (a row of NaN gives 0).

@@ -32,6 +32,7 @@ struct CpuKernels {
   void (*route)(WorkerPool&, const Route&) = nullptr;
   void (*combine)(WorkerPool&, const Combine&) = nullptr;
   void (*store_rows)(WorkerPool&, const StoreRows&) = nullptr;
+  void (*load_rows)(WorkerPool&, const LoadRows&) = nullptr;
   void (*mla_attention)(WorkerPool&, const MlaAttention&) = nullptr;
   void (*gqa_attention)(WorkerPool&, const GqaAttention&) = nullptr;
   void (*argmax)(WorkerPool&, const Argmax&) = nullptr;

@@ -80,6 +80,7 @@ class Kernels {
   virtual void group_by_expert(const GroupByExpert&) = 0;
   virtual void combine(const Combine&) = 0;
   virtual void store_rows(const StoreRows&) = 0;
+  virtual void load_rows(const LoadRows&) = 0;
   virtual void mla_attention(const MlaAttention&) = 0;
   virtual void gqa_attention(const GqaAttention&) = 0;
   virtual void argmax(const Argmax&) = 0;
@@ -118,6 +119,7 @@ class HostKernels final : public Kernels {
   void group_by_expert(const GroupByExpert& args) override { ref::group_by_expert(args); }
   void combine(const Combine& args) override { table_.combine(pool_, args); }
   void store_rows(const StoreRows& args) override { table_.store_rows(pool_, args); }
+  void load_rows(const LoadRows& args) override { table_.load_rows(pool_, args); }
   void mla_attention(const MlaAttention& args) override { table_.mla_attention(pool_, args); }
   void gqa_attention(const GqaAttention& args) override { table_.gqa_attention(pool_, args); }
   void argmax(const Argmax& args) override { table_.argmax(pool_, args); }

@@ -14,13 +14,22 @@
 
 namespace strobe::model {
 
+// A request whose keys attention may expand (MlaExpansion), known to the host.
+struct PromptRequest {
+  kernel::AttentionRequest request;                 // its pages lie on the device
+  const kernel::AttentionRequest* alone = nullptr;  // on the device: its rows and keys alone, in a store of one page
+};
+
 // The rows of one pass: tokens of several requests, each request's rows together and in the order of their positions.
-// All of it lies in the device's memory, the list of requests and their pages too.
+// All of it lies in the device's memory, the list of requests and their pages too, but for the list of prompts.
 struct Batch {
   Tensor positions;                                    // [tokens] i32
   Tensor slots;                                        // [tokens] i32: where each row's key and value are written
   std::span<const kernel::AttentionRequest> requests;  // key_count counts the rows themselves
   std::span<const int32_t> first_visible = {};         // per request: the first position its rows may see; empty = all
+  std::span<const PromptRequest> prompts = {};         // on the host: requests to expand, in the order of their rows
+  // The requests that are not, where there are prompts.
+  std::span<const kernel::AttentionRequest> others = {};
 };
 
 // cos and sin for positions [0, count), f32, placed in the arena.

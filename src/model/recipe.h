@@ -12,8 +12,8 @@
 
 namespace strobe::model {
 
-// Multi-head latent attention in the absorbed form: the cache holds one row of latent + rope numbers a token, shared by
-// all heads; queries are taken into the latent space, results out of it.
+// Multi-head latent attention, as a rule in the absorbed form: the cache holds one row of latent + rope numbers a
+// token, shared by all heads; queries are taken into the latent space, results out of it.
 struct MlaRecipe {
   int64_t heads = 0;
   int64_t q_lora = 0;  // 0: queries straight from the hidden state
@@ -58,6 +58,13 @@ struct RopeRecipe {
   kernel::RopeStyle style = kernel::RopeStyle::kHalfSplit;
 };
 
+// Prompts through latent attention in the expanded form (mla_expansion.h). A row's numbers then depend on how many
+// rows of its request a step has: off unless asked for.
+struct MlaExpansion {
+  int64_t min_rows = 0;  // of a request in a step, to be expanded; 0: none is
+  int64_t kv_bytes = 0;  // of expanded keys and values at once, but for one head they are what they are
+};
+
 struct Recipe {
   int64_t vocab = 0;
   int64_t hidden = 0;
@@ -66,6 +73,7 @@ struct Recipe {
   bool tied_head = false;
   RopeRecipe rope;
   std::vector<LayerRecipe> layers;
+  MlaExpansion expansion;
 
   [[nodiscard]] int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
   [[nodiscard]] bool recurrent() const { return false; }  // no family here has recurrent layers yet

@@ -11,6 +11,7 @@ namespace {
 struct Loader {
   TensorSource& source;
   ops::WeightArena& arena;
+  bool expands_mla = false;
 
   Result<QuantTensor> matrix(const std::string& module, int64_t out, int64_t in) {
     STROBE_ASSIGN(const QuantTensor raw, source.take_matrix(module, out, in));
@@ -22,7 +23,7 @@ struct Loader {
   }
 };
 
-// Splits kv_b [heads * (nope + v), latent] into the two per-head matrices of the absorbed form.
+// Splits kv_b [heads * (nope + v), latent] into the per-head matrices of the absorbed form, and of the expanded one.
 Result<void> absorb(Loader& loader, const std::string& module, const MlaRecipe& mla, MlaWeights& weights) {
   STROBE_ASSIGN(const QuantTensor kv_b, loader.source.take_matrix(module, mla.heads * (mla.nope + mla.v), mla.latent));
   if (kv_b.format != WeightFormat::kBf16) {
@@ -32,13 +33,15 @@ Result<void> absorb(Loader& loader, const std::string& module, const MlaRecipe& 
     for (int64_t h = 0; h < mla.heads; ++h) {
       loader.arena.pack({.format = WeightFormat::kBf16, .out = mla.latent, .in = mla.nope});
       loader.arena.pack({.format = WeightFormat::kBf16, .out = mla.v, .in = mla.latent});
+      if (loader.expands_mla) loader.arena.pack({.format = WeightFormat::kBf16, .out = mla.nope, .in = mla.latent});
     }
     return {};
   }
   std::vector<Bf16> transposed(static_cast<size_t>(mla.latent * mla.nope));
   for (int64_t h = 0; h < mla.heads; ++h) {
     const int64_t begin = h * (mla.nope + mla.v);
-    const auto* keys = static_cast<const Bf16*>(kv_b.rows(begin, begin + mla.nope).data);
+    const QuantTensor key_part = kv_b.rows(begin, begin + mla.nope);
+    const auto* keys = static_cast<const Bf16*>(key_part.data);
     for (int64_t i = 0; i < mla.nope; ++i) {
       for (int64_t j = 0; j < mla.latent; ++j)
         transposed[static_cast<size_t>(j * mla.nope + i)] = keys[i * mla.latent + j];
@@ -46,6 +49,7 @@ Result<void> absorb(Loader& loader, const std::string& module, const MlaRecipe& 
     weights.to_latent.push_back(loader.arena.pack(
         {.format = WeightFormat::kBf16, .out = mla.latent, .in = mla.nope, .data = transposed.data()}));
     weights.from_latent.push_back(loader.arena.pack(kv_b.rows(begin + mla.nope, begin + mla.nope + mla.v)));
+    if (loader.expands_mla) weights.latent_keys.push_back(loader.arena.pack(key_part));
   }
   return {};
 }
@@ -222,7 +226,7 @@ Result<void> add_kv_scales(TensorSource& source, const std::string& module, bool
 }  // namespace
 
 Result<TargetWeights> load_target_weights(const Recipe& recipe, TensorSource& source, ops::WeightArena& arena) {
-  Loader loader{source, arena};
+  Loader loader{source, arena, recipe.expansion.min_rows > 0};
   TargetWeights weights;
   STROBE_ASSIGN(const QuantTensor embedding, source.take_matrix("model.embed_tokens", recipe.vocab, recipe.hidden));
   if (embedding.format == WeightFormat::kNvfp4) return error("model.embed_tokens.weight is NVFP4; accepted: bf16, f32");

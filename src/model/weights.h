@@ -21,6 +21,7 @@ struct MlaWeights {
   Tensor kv_a_norm;                      // [latent]
   std::vector<QuantTensor> to_latent;    // per head [latent, nope]: kv_b's key part, transposed
   std::vector<QuantTensor> from_latent;  // per head [v, latent]: kv_b's value part
+  std::vector<QuantTensor> latent_keys;  // per head [nope, latent]: kv_b's key part; only for a recipe that expands
   QuantTensor o;                         // [hidden, heads * v]
 };
 

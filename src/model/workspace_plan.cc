@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/mla_expansion.h"
+
 namespace strobe::model {
 namespace {
 
@@ -56,6 +58,18 @@ int64_t step_launches(const Recipe& recipe) {
   return launches;
 }
 
+int64_t step_expansion_bytes(const Recipe& recipe, const StepShape& shape) {
+  if (recipe.expansion.min_rows == 0) return 0;
+  int64_t bytes = 0;
+  for (const LayerRecipe& layer : recipe.layers) {
+    const auto* mla = std::get_if<MlaRecipe>(&layer.attention);
+    if (mla == nullptr) continue;
+    bytes =
+        std::max(bytes, expansion_workspace_bytes(*mla, recipe.expansion, shape.rows, shape.keys, shape.activation));
+  }
+  return bytes;
+}
+
 int64_t step_workspace_bytes(const Recipe& recipe, const StepShape& shape) {
   const int64_t activation = size_bytes(shape.activation);
   int64_t layer_row = 0;
@@ -64,6 +78,7 @@ int64_t step_workspace_bytes(const Recipe& recipe, const StepShape& shape) {
   }
   const int64_t residual_row = recipe.hidden * (kFloat + 2 * activation);
   return shape.rows * (residual_row + layer_row + shape.features * recipe.hidden * activation) +
+         step_expansion_bytes(recipe, shape) +
          shape.logit_rows * (recipe.vocab * kFloat + recipe.hidden * (kFloat + activation));
 }
 

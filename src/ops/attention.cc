@@ -31,6 +31,20 @@ void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::
                              .dim = dims["dim"]});
 }
 
+void load_rows(Exec& exec, const kernel::PagedStore& store, const int32_t* pages, const Tensor& y, int64_t column) {
+  Dims dims("load_rows");
+  dims.check("y", y, {"positions", "copies", "dim"});
+  STROBE_CHECK(column + dims["dim"] <= store.dim, "load_rows: columns [{}, +{}) of {}", column, dims["dim"], store.dim);
+  exec.kernels().load_rows({.store = store,
+                            .pages = pages,
+                            .column = column,
+                            .y = rows_of(y),
+                            .copy_stride = y.stride(1),
+                            .copies = dims["copies"],
+                            .rows = dims["positions"],
+                            .dim = dims["dim"]});
+}
+
 void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
                    std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out,
                    std::span<const kernel::Upcoming> upcoming) {
@@ -56,9 +70,14 @@ void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
 void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,
                    std::span<const kernel::AttentionRequest> requests, const GqaOptions& options, const Tensor& out) {
   Dims dims("gqa_attention");
-  dims.check("q", q, {"tokens", "heads", "head_dim"}).check("out", out, {"tokens", "heads", "head_dim"});
-  STROBE_CHECK(k.dim == v.dim && k.dim % dims["head_dim"] == 0, "gqa_attention: {} and {} numbers a slot, head_dim {}",
-               k.dim, v.dim, dims["head_dim"]);
+  dims.check("q", q, {"tokens", "heads", "head_dim"}).check("out", out, {"tokens", "heads", "value_dim"});
+  const int64_t head_dim = dims["head_dim"], value_dim = dims["value_dim"], kv_heads = k.dim / head_dim;
+  STROBE_CHECK(k.dim == kv_heads * head_dim && v.dim == kv_heads * value_dim,
+               "gqa_attention: {} and {} numbers a slot, heads of {} and {}", k.dim, v.dim, head_dim, value_dim);
+  STROBE_CHECK(head_dim <= kernel::kMaxAttentionKeyDim && value_dim <= kernel::kMaxAttentionValueDim,
+               "gqa_attention: heads of {} and {}, at most {} and {}", head_dim, value_dim, kernel::kMaxAttentionKeyDim,
+               kernel::kMaxAttentionValueDim);
+  STROBE_CHECK(!options.prompt || requests.size() == 1, "gqa_attention: {} requests of one prompt", requests.size());
   STROBE_CHECK(q.stride(1) == q.dim(2) && out.stride(1) == out.dim(2), "gqa_attention: heads with gaps");
   STROBE_CHECK(options.first_visible.empty() || options.first_visible.size() == requests.size(),
                "{} windows, {} requests", options.first_visible.size(), requests.size());
@@ -72,11 +91,13 @@ void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, con
                                 .out = rows_of(out),
                                 .rows = dims["tokens"],
                                 .heads = dims["heads"],
-                                .kv_heads = k.dim / dims["head_dim"],
-                                .head_dim = dims["head_dim"],
+                                .kv_heads = kv_heads,
+                                .head_dim = head_dim,
+                                .value_dim = value_dim,
                                 .scale = options.scale,
                                 .causal = options.causal,
                                 .window = options.window,
+                                .prompt = options.prompt,
                                 .upcoming = options.upcoming.data(),
                                 .upcoming_count = static_cast<int64_t>(options.upcoming.size())});
 }

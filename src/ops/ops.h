@@ -105,6 +105,10 @@ void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weigh
 // store[slots[r], column...] = x[r].  x: [tokens, dim] f32;  slots: [tokens] i32, -1 is skipped
 void store_rows(Exec& exec, const Tensor& x, const Tensor& slots, const kernel::PagedStore& store, int64_t column = 0);
 
+// y[i, c] = store[position i of the request with these pages, column...], for every c.  pages: on the device, as in an
+// AttentionRequest;  y: [positions, copies, dim] f32|A
+void load_rows(Exec& exec, const kernel::PagedStore& store, const int32_t* pages, const Tensor& y, int64_t column = 0);
+
 // q: [tokens, heads, latent + rope] f32|A;  out: [tokens, heads, latent] f32|A;  upcoming: kernel/args.h
 void mla_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& store,
                    std::span<const kernel::AttentionRequest> requests, float scale, const Tensor& out,
@@ -115,9 +119,10 @@ struct GqaOptions {
   bool causal = true;
   int32_t window = 0;                           // 0 = unlimited
   std::span<const int32_t> first_visible = {};  // per request, or empty
+  bool prompt = false;                          // kernel/args.h, GqaAttention
   std::span<const kernel::Upcoming> upcoming = {};
 };
-// q: [tokens, heads, head_dim] f32|A;  out: [tokens, heads, head_dim] f32|A
+// q: [tokens, heads, head_dim] f32|A;  out: [tokens, heads, value_dim] f32|A
 void gqa_attention(Exec& exec, const Tensor& q, const kernel::PagedStore& k, const kernel::PagedStore& v,
                    std::span<const kernel::AttentionRequest> requests, const GqaOptions& options, const Tensor& out);
 

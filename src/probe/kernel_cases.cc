@@ -110,6 +110,37 @@ PreparedCase prepare_gqa(Operands& operands, const GqaShape& s, DType dtype, int
           .result = [&operands, call, rows, s] { return operands.read(call.out, rows, s.heads * s.head_dim); }};
 }
 
+// A prompt, or the end of it: rows of heads with keys and values of their own, expanded from latent ones.
+PreparedCase prepare_prompt(Operands& operands, const PromptShape& s, int64_t rows, int64_t context) {
+  Kernels& kernels = operands.kernels();
+  const DType type = kernels.activation();
+  const std::vector<int32_t> one_page = {0};
+  const kernel::AttentionRequest request{.row_count = static_cast<int32_t>(rows),
+                                         .first_position = static_cast<int32_t>(context - rows),
+                                         .key_count = static_cast<int32_t>(context),
+                                         .pages = operands.i32(one_page)};
+  kernel::GqaAttention call{.q = operands.rows(type, rows, s.heads * s.head_dim),
+                            .k = operands.store(type, context, s.heads * s.head_dim),
+                            .v = operands.store(type, context, s.heads * s.value_dim),
+                            .requests = operands.requests({&request, 1}),
+                            .request_count = 1,
+                            .out = operands.rows(type, rows, s.heads * s.value_dim),
+                            .rows = rows,
+                            .heads = s.heads,
+                            .kv_heads = s.heads,
+                            .head_dim = s.head_dim,
+                            .value_dim = s.value_dim,
+                            .scale = 1 / std::sqrt(static_cast<float>(s.head_dim)),
+                            .prompt = true};
+  call.k.page_size = call.v.page_size = static_cast<int32_t>(context);
+  const auto pairs = static_cast<double>(rows * context - rows * (rows - 1) / 2);  // of a row and a key that it sees
+  const auto bytes = static_cast<double>(context * s.heads * (s.head_dim + s.value_dim) * size_bytes(type));
+  return {.run = [&kernels, call] { kernels.gqa_attention(call); },
+          .bytes = bytes,
+          .flops = 2.0 * pairs * static_cast<double>(s.heads * (s.head_dim + s.value_dim)),
+          .result = [&operands, call, rows, s] { return operands.read(call.out, rows, s.heads * s.value_dim); }};
+}
+
 PreparedCase prepare_norm(Operands& operands, int64_t dim, int64_t rows) {
   Kernels& kernels = operands.kernels();
   const kernel::RmsNorm call{.x = operands.rows(DType::kF32, rows, dim),
@@ -205,6 +236,20 @@ PreparedCase prepare_store(Operands& operands, DType dtype, int64_t dim, int64_t
                   });
 }
 
+PreparedCase prepare_load(Operands& operands, DType dtype, int64_t dim, int64_t rows) {
+  Kernels& kernels = operands.kernels();
+  std::vector<int32_t> pages(static_cast<size_t>((rows + kPageTokens - 1) / kPageTokens));
+  std::iota(pages.rbegin(), pages.rend(), 0);
+  kernel::LoadRows call{.store = operands.store(dtype, std::ssize(pages) * kPageTokens, dim),
+                        .pages = operands.i32(pages),
+                        .y = operands.rows(kernels.activation(), rows, dim),
+                        .rows = rows,
+                        .dim = dim};
+  return one_call([&kernels, call] { kernels.load_rows(call); },
+                  static_cast<double>(rows * dim * (2 + size_bytes(dtype))),
+                  [&operands, call, rows, dim] { return operands.read(call.y, rows, dim); });
+}
+
 PreparedCase prepare_embed(Operands& operands, const ModelShapes& m, int64_t rows) {
   Kernels& kernels = operands.kernels();
   std::vector<int32_t> ids(static_cast<size_t>(rows));
@@ -258,6 +303,9 @@ void add_small(CaseList& list, const ModelShapes& m, int64_t rows) {
     const int64_t dim = m.mla.empty() ? m.gqa[0].kv_heads * m.gqa[0].head_dim : m.mla[0].latent + m.mla[0].rope;
     list.add(fmt::format("store_rows {} {}", to_string(dtype), dim), rows,
              [dtype, dim](Operands& o, int64_t r) { return prepare_store(o, dtype, dim, r); });
+    if (m.mla.empty()) continue;
+    list.add(fmt::format("load_rows {} {}", to_string(dtype), dim), rows,
+             [dtype, dim](Operands& o, int64_t r) { return prepare_load(o, dtype, dim, r); });
   }
   if (m.vocab > 0) {
     list.add(fmt::format("embed {}", m.hidden), rows, [m](Operands& o, int64_t r) { return prepare_embed(o, m, r); });
@@ -274,6 +322,16 @@ void add_attention(CaseList& list, const ModelShapes& m, DType dtype, int64_t ro
   for (const GqaShape& s : m.gqa) {
     list.add(fmt::format("gqa {} {}/{} heads, {} keys", to_string(dtype), s.heads, s.kv_heads, context), rows,
              [=](Operands& o, int64_t r) { return prepare_gqa(o, s, dtype, r, context); });
+  }
+}
+
+void add_prompts(CaseList& list, const ModelShapes& m) {
+  for (const PromptShape& s : m.prompts) {
+    for (const int64_t context : m.prompt_contexts) {
+      const int64_t rows = std::min<int64_t>(512, context);
+      list.add(fmt::format("prompt {} heads of {}/{}, {} keys", s.heads, s.head_dim, s.value_dim, context), rows,
+               [=](Operands& o, int64_t r) { return prepare_prompt(o, s, r, context); });
+    }
   }
 }
 
@@ -310,6 +368,7 @@ std::vector<KernelCase> kernel_cases(const ModelShapes& m) {
       for (const int64_t rows : m.attention_rows) add_attention(list, m, dtype, rows, context);
     }
   }
+  add_prompts(list, m);
   for (const int64_t rows : m.rows) add_small(list, m, rows);
   return std::move(list.cases);
 }

@@ -34,8 +34,10 @@ ModelShapes pocket_k2() {
                        {"head", kBf16, 4096, 256}},
           .mla = {{8, 512, 64}},
           .gqa = {{8, 2, 64}},
+          .prompts = {{8, 128, 64}},
           .rows = {1, 2, 8, 64, 512},
           .contexts = {128, 512, 2048, 8192},
+          .prompt_contexts = {512, 2048},
           .attention_rows = {1, 8, 64}};
 }
 
@@ -82,8 +84,10 @@ ModelShapes kimi_k2_layer() {
                        {"8 experts down", kNvfp4, 7168, 2048, 8},
                        {"24 experts gate+up", kNvfp4, 2048, 7168, 48}},
           .mla = {{64, 512, 64}},
+          .prompts = {{64, 192, 128}},
           .rows = {1, 8, 64},
           .contexts = {1024, 8192},
+          .prompt_contexts = {512, 8192},
           .attention_rows = {1, 8}};
 }
 

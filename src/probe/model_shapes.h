@@ -26,6 +26,11 @@ struct GqaShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
+// Latent attention in the expanded form.
+struct PromptShape {
+  int64_t heads = 0, head_dim = 0, value_dim = 0;
+};
+
 struct ModelShapes {
   std::string name;
   std::string about;       // one line
@@ -39,9 +44,11 @@ struct ModelShapes {
   std::vector<ProductShape> products;
   std::vector<MlaShape> mla;
   std::vector<GqaShape> gqa;
-  std::vector<int64_t> rows;            // of products and small kernels
-  std::vector<int64_t> contexts;        // keys that attention reads
-  std::vector<int64_t> attention_rows;  // 1: plain decoding, 8: a verify step, more: a chunk of a prompt
+  std::vector<PromptShape> prompts;
+  std::vector<int64_t> rows;             // of products and small kernels
+  std::vector<int64_t> contexts;         // keys that attention reads
+  std::vector<int64_t> prompt_contexts;  // keys of prompts, the last 512 of them rows
+  std::vector<int64_t> attention_rows;   // 1: plain decoding, 8: a verify step, more: a chunk of a prompt
 };
 
 // pocket-k2 with its draft, smollm2-135m, and one layer of kimi-k2 with a few dozen experts.

@@ -70,6 +70,10 @@ void TimingKernels::store_rows(const kernel::StoreRows& args) {
   timed([&] { return fmt::format("store_rows {} {}", to_string(args.store.dtype), args.dim); },
         [&] { inner_->store_rows(args); });
 }
+void TimingKernels::load_rows(const kernel::LoadRows& args) {
+  timed([&] { return fmt::format("load_rows {} {}", to_string(args.store.dtype), args.dim); },
+        [&] { inner_->load_rows(args); });
+}
 void TimingKernels::mla_attention(const kernel::MlaAttention& args) {
   timed([] { return std::string("mla_attention"); }, [&] { inner_->mla_attention(args); });
 }

@@ -45,6 +45,7 @@ class TimingKernels final : public kernel::Kernels {
   void route(const kernel::Route& args) override;
   void combine(const kernel::Combine& args) override;
   void store_rows(const kernel::StoreRows& args) override;
+  void load_rows(const kernel::LoadRows& args) override;
   void mla_attention(const kernel::MlaAttention& args) override;
   void gqa_attention(const kernel::GqaAttention& args) override;
   void argmax(const kernel::Argmax& args) override;

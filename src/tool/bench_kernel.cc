@@ -66,8 +66,8 @@ Result<std::vector<probe::KernelCase>> chosen_cases(const BenchKernelOptions& o)
   if (!known) return error("--model {}: accepted: all{}", o.model, names);
   if (cases.empty()) {
     return error(
-        "--filter {}: no case has this in its name; names begin with gemm, mla, gqa, rms_norm, rope, silu_mul, "
-        "route, combine, store_rows, embed or argmax",
+        "--filter {}: no case has this in its name; names begin with gemm, mla, gqa, prompt, rms_norm, rope, silu_mul, "
+        "route, combine, store_rows, load_rows, embed or argmax",
         o.filter);
   }
   return cases;

@@ -18,6 +18,7 @@ struct EngineOptions {
   int32_t base_gpu_id = 0;
   bool disable_cuda_graph = false;
   bool enable_cublaslt_prefill = false;
+  bool enable_expanded_mla_prefill = false;
   std::string cpu_isa = "auto";
   int32_t threads = 0;
   int32_t tp = 1;
@@ -76,6 +77,10 @@ struct EngineOptions {
       "prompts, "
       "but a text may then depend on how prompts are cut and what else runs, and DFlash's may differ from plain "
       "decoding's");
+    v("--enable-expanded-mla-prefill", enable_expanded_mla_prefill,
+      "latent attention (MLA) of long prompt chunks over keys and values made for each head: fewer operations, so "
+      "faster prompts, but a text may then depend on how prompts are cut and what else runs, and DFlash's may differ "
+      "from plain decoding's");
     v("--cpu-isa", cpu_isa,
       "auto | ref | portable | avx2 | avx512 | avx512_vnni | avx512_fp16 | amx: a lower one than the machine's best can be forced");
     v("--threads", threads, "worker threads; 0: one a processor");

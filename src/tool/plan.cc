@@ -13,6 +13,7 @@
 #include "engine/step.h"
 #include "model/decoder.h"
 #include "model/families.h"
+#include "model/mla_expansion.h"
 #include "model/weights.h"
 #include "model/workspace_plan.h"
 #include "ops/weight_arena.h"
@@ -26,6 +27,9 @@ constexpr int32_t kDefaultRunningDflash = 48;  // as SGLang sets it for DFLASH
 constexpr int32_t kDefaultRunningPlain = 64;
 constexpr int64_t kWorkspaceGaps = 64 << 10;  // between the pieces of a workspace
 constexpr int64_t kLargestDefaultTokens = int64_t{1} << 20;
+// Keys and values that are expanded at once: on a CPU so much a thread, which stays in its own cache.
+constexpr int64_t kExpandedBytesOfThread = int64_t{1} << 20;
+constexpr int64_t kExpandedBytesOnGpu = int64_t{512} << 20;
 
 // What a lower room says about the value of a flag.
 Error blame(const char* flag, const Error& fault) {
@@ -124,6 +128,46 @@ Result<void> read_target(Plan& plan) {
                  o.model_path, config.max_positions);
   }
   STROBE_ASSIGN(plan.recipe, model::target_recipe(config));
+  return {};
+}
+
+// The form of latent attention in prompts.
+Result<void> choose_mla_prefill(Plan& plan) {
+  if (!plan.options.enable_expanded_mla_prefill) return {};
+  int64_t rows = 0;
+  for (const model::LayerRecipe& layer : plan.recipe.layers) {
+    const auto* mla = std::get_if<model::MlaRecipe>(&layer.attention);
+    if (mla == nullptr) continue;
+    const int64_t from = model::expansion_pays_from(*mla);
+    if (from == 0) {
+      return error(
+          "--enable-expanded-mla-prefill: keys of {} + {} numbers and values of {} a head are not less than a latent "
+          "of "
+          "{}, or more than kernels take; accepted: with models whose latent attention (MLA) gains by it, as "
+          "DeepSeek-V3 and Kimi-K2",
+          mla->nope, mla->rope, mla->v, mla->latent);
+    }
+    rows = std::max(rows, from);
+  }
+  if (rows == 0) {
+    return error(
+        "--enable-expanded-mla-prefill: {} has no latent attention (MLA); accepted: with models that have it, as "
+        "DeepSeek-V3 and Kimi-K2",
+        plan.options.model_path);
+  }
+  // Blocks of drafts never are.
+  rows = std::max<int64_t>(rows, engine::kMaxBlockTokens + 1);
+  const bool cpu = plan.device.kind == DeviceKind::kCpu;
+  plan.recipe.expansion = {.min_rows = rows,
+                           .kv_bytes = cpu ? plan.options.threads * kExpandedBytesOfThread : kExpandedBytesOnGpu};
+  plan.decide("prefill MLA", fmt::format("expanded from {} rows of a prompt in a step on", rows),
+              "as --enable-expanded-mla-prefill says; texts are no longer the same for every batch and chunk");
+  if (plan.options.chunked_prefill_size < rows) {
+    plan.warn(
+        fmt::format("--enable-expanded-mla-prefill has no effect: --chunked-prefill-size {} is less than the {} "
+                    "rows from which it pays",
+                    plan.options.chunked_prefill_size, rows));
+  }
   return {};
 }
 
@@ -316,7 +360,12 @@ Result<engine::MemoryItem> plan_target_weights(Plan& plan) {
   STROBE_TRY(source.finish());
   (void)model::make_rope_table(plan.recipe.rope, plan.context_tokens, arena);
   plan.target_tensors = source.summary();
-  return engine::MemoryItem{"target weights", arena.bytes(), source.summary_line()};
+  std::string detail = source.summary_line();
+  if (plan.recipe.expansion.min_rows > 0) {
+    detail +=
+        fmt::format("; {} of them to expand prompts", engine::bytes_text(model::expansion_weight_bytes(plan.recipe)));
+  }
+  return engine::MemoryItem{"target weights", arena.bytes(), detail};
 }
 
 Result<engine::MemoryItem> plan_draft_weights(Plan& plan) {
@@ -344,23 +393,34 @@ kernel::StepLimits step_limits(const Plan& plan) {
   return {.rows = plan.max_rows, .requests = recorded_requests(plan) + 1, .heads = heads};
 }
 
-engine::MemoryItem plan_workspace(Plan& plan) {
+// The workspace, and apart what expanded prompts take of it.
+std::vector<engine::MemoryItem> plan_workspace(Plan& plan) {
   const EngineOptions& o = plan.options;
   const int32_t block = plan.speculates() ? o.speculative_num_draft_tokens : 1;
   const int64_t block_rows = recorded_requests(plan) * block;
   const DType activation = plan.forms.activation;
-  int64_t bytes =
-      model::step_workspace_bytes(plan.recipe, {.rows = plan.max_rows,
-                                                .logit_rows = block_rows,
-                                                .features = plan.speculates() ? plan.draft_config->features() : 0,
-                                                .activation = activation});
+  const model::StepShape shape{.rows = plan.max_rows,
+                               .logit_rows = block_rows,
+                               .features = plan.speculates() ? plan.draft_config->features() : 0,
+                               .keys = plan.context_tokens,
+                               .activation = activation};
+  const int64_t expansion = model::step_expansion_bytes(plan.recipe, shape);
+  int64_t bytes = model::step_workspace_bytes(plan.recipe, shape) - expansion;
   if (plan.speculates()) {  // the draft's context is written while the verify pass's results are there
     bytes += model::step_workspace_bytes(plan.draft_recipe,
                                          {.rows = plan.max_rows, .logit_rows = block_rows, .activation = activation});
   }
-  plan.workspace_bytes = bytes + kWorkspaceGaps;
-  return {"workspace", plan.workspace_bytes,
-          fmt::format("steps of {} rows, {} of them with logits", plan.max_rows, block_rows)};
+  bytes += kWorkspaceGaps;
+  plan.workspace_bytes = bytes + expansion;
+  std::vector<engine::MemoryItem> items = {
+      {"workspace", bytes, fmt::format("steps of {} rows, {} of them with logits", plan.max_rows, block_rows)}};
+  if (expansion > 0) {
+    items.push_back(
+        {"expanded prompts", expansion,
+         fmt::format("queries of {} rows, keys and values of {} positions, {} of these at once", plan.max_rows,
+                     plan.context_tokens, engine::bytes_text(plan.recipe.expansion.kv_bytes))});
+  }
+  return items;
 }
 
 // Every size of a decode step is recorded when it first comes, once for each way to choose tokens: the most likely
@@ -418,7 +478,7 @@ Result<void> plan_memory(Plan& plan, const PlanMode& mode) {
     plan.memory.items = std::move(needs.fixed);
     return {};
   }
-  needs.fixed.push_back(plan_workspace(plan));
+  std::ranges::move(plan_workspace(plan), std::back_inserter(needs.fixed));
   if (plan.device.kind == DeviceKind::kCuda) {
     needs.fixed.push_back({"attention partials", kernel::cuda_reserved_bytes(plan.limits),
                            fmt::format("{} rows of {} heads", plan.limits.rows, plan.limits.heads)});
@@ -472,6 +532,7 @@ Result<Plan> make_plan(const EngineOptions& options, const PlanMode& mode) {
   STROBE_TRY(choose_device(plan));
   STROBE_TRY(choose_prefill_products(plan));
   STROBE_TRY(read_target(plan));
+  STROBE_TRY(choose_mla_prefill(plan));
   STROBE_TRY(tolerate(plan, mode, read_tokenizer(plan)));
   STROBE_ASSIGN(const DType kv, target_kv_dtype(plan));
   plan.target_kv = model::kv_geometry(plan.recipe, stored_as(plan, kv));

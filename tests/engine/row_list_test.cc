@@ -48,6 +48,47 @@ TEST(RowList, ClearsAndTakesEmptySequences) {
   EXPECT_EQ(rows.requests().back().key_count, 4);
 }
 
+TEST(RowList, ListsLongSequencesAsPrompts) {
+  WorkerPool pool(1);
+  ops::Workspace workspace;
+  ops::Exec exec(pool, kernel::ref_kernels(), workspace);
+  ops::WorkspaceFrame frame(workspace);
+  RowList rows(4);
+  const std::vector<int32_t> tokens(9, 1), a = {1}, b = {2, 3, 7}, c = {4}, d = {5, 6, 8, 9};
+  rows.add({tokens.data(), 2}, 0, a);
+  rows.add({tokens.data(), 5}, 6, b);
+  rows.add({tokens.data(), 4}, 0, c);
+  rows.add({tokens.data(), 9}, 0, d);
+  const model::Batch batch = rows.place(exec, frame, {}, 5).batch;
+  ASSERT_EQ(batch.requests.size(), 4U);
+  ASSERT_EQ(batch.prompts.size(), 2U);
+  ASSERT_EQ(batch.others.size(), 2U);
+  EXPECT_EQ(batch.others[0].pages, a.data());
+  EXPECT_EQ(batch.others[1].pages, c.data());
+  EXPECT_EQ(batch.others[1].row_begin, 7);
+  const auto expect_prompt = [](const model::PromptRequest& prompt, int32_t row_begin, int32_t rows_of, int32_t first,
+                                const int32_t* pages) {
+    EXPECT_EQ(prompt.request.row_begin, row_begin);
+    EXPECT_EQ(prompt.request.row_count, rows_of);
+    EXPECT_EQ(prompt.request.key_count, first + rows_of);
+    EXPECT_EQ(prompt.request.pages, pages);
+    EXPECT_EQ(prompt.alone->row_begin, 0);
+    EXPECT_EQ(prompt.alone->row_count, rows_of);
+    EXPECT_EQ(prompt.alone->first_position, first);
+    EXPECT_EQ(prompt.alone->key_count, first + rows_of);
+    EXPECT_EQ(prompt.alone->pages[0], 0);
+  };
+  expect_prompt(batch.prompts[0], 2, 5, 6, b.data());
+  expect_prompt(batch.prompts[1], 11, 9, 0, d.data());
+  EXPECT_TRUE(rows.place(exec, frame, {}, 10).batch.prompts.empty());
+  EXPECT_TRUE(rows.place(exec, frame).batch.prompts.empty()) << "as a rule none is";
+  rows.clear();
+  rows.add({tokens.data(), 5}, 0, b);
+  const model::Batch all = rows.place(exec, frame, {}, 5).batch;
+  EXPECT_EQ(all.prompts.size(), 1U);
+  EXPECT_TRUE(all.others.empty());
+}
+
 TEST(RowListDeathTest, RefusesRowsBehindItsPages) {
   RowList rows(4);
   const std::vector<int32_t> tokens = {1, 2, 3}, pages = {5, 6};

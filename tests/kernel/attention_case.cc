@@ -184,9 +184,11 @@ Matrix AttentionCase::run(const CpuKernels& table, const std::vector<Chunk>& chu
                                            .heads = o.heads,
                                            .kv_heads = o.kv_heads,
                                            .head_dim = o.key_dim,
+                                           .value_dim = o.value_dim == o.key_dim ? 0 : o.value_dim,
                                            .scale = o.scale,
                                            .causal = o.causal,
                                            .window = o.window,
+                                           .prompt = o.prompt,
                                            .upcoming = upcoming,
                                            .upcoming_count = told});
   }

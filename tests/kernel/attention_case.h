@@ -11,7 +11,8 @@
 
 namespace strobe::kernel {
 
-// MLA: kv_heads 1, key_dim = latent + rope, value_dim = latent (the first part of a key). GQA: key_dim = value_dim.
+// MLA: kv_heads 1, key_dim = latent + rope, value_dim = latent (the first part of a key). GQA: key_dim and value_dim
+// are free, as a rule the same.
 struct AttentionOptions {
   bool mla = true;
   int64_t heads = 8;
@@ -24,6 +25,7 @@ struct AttentionOptions {
   float scale = 0.15F;
   bool causal = true;
   int32_t window = 0;
+  bool prompt = false;
   std::vector<int32_t> first_visible;  // one per request, or empty
   std::vector<int64_t> lengths;        // positions of each request
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "attention_case.h"
@@ -43,6 +44,72 @@ TEST_P(GqaTest, HeadsAndSizes) {
       expect_attention_right(table(), c, {tail(o, 0, 8), tail(o, 1, 3)}, turn % 2 == 0 ? DType::kBf16 : DType::kF32,
                              turn / 2 % 2 == 0 ? DType::kBf16 : DType::kF32);
     }
+  }
+}
+
+TEST_P(GqaTest, ValuesOfAnotherSize) {
+  struct Shape {
+    int64_t heads, kv_heads, head_dim, value_dim;
+  };
+  int turn = 0;
+  for (const auto& [heads, kv_heads, head_dim, value_dim] :
+       {Shape{8, 8, 128, 64}, Shape{4, 4, 192, 128}, Shape{6, 2, 40, 24}, Shape{3, 1, 33, 70}, Shape{2, 2, 64, 1},
+        Shape{2, 1, 20, 257}, Shape{1, 1, kMaxAttentionKeyDim, kMaxAttentionValueDim}}) {
+    for (const DType store : stores()) {
+      AttentionOptions o = gqa_options(heads, kv_heads, head_dim);
+      o.value_dim = value_dim;
+      o.store = store;
+      o.store_scale = store == DType::kE4m3 ? 0.05F : 1.0F;
+      o.page_size = turn % 2 == 0 ? 64 : 16;
+      o.causal = turn % 3 != 0;
+      o.lengths = {70, 8, 300};
+      const AttentionCase c(o, static_cast<uint64_t>(++turn));
+      expect_attention_right(
+          table(), c, {tail(o, 0, 8), {.request = 1, .first = 5, .count = 0, .key_count = 5}, tail(o, 2, 3)},
+          turn % 2 == 0 ? DType::kBf16 : DType::kF32, turn / 2 % 2 == 0 ? DType::kBf16 : DType::kF32);
+    }
+  }
+}
+
+// A prompt's chunk over keys and values that were made for it: one request, one page, heads with keys of their own.
+TEST_P(GqaTest, Prompts) {
+  struct Shape {
+    int64_t heads, head_dim, value_dim;
+  };
+  for (const auto& [heads, head_dim, value_dim] : {Shape{2, 192, 128}, Shape{4, 128, 64}, Shape{3, 40, 24}}) {
+    for (const int64_t keys : {1, 2, 31, 64, 65, 129, 257, 520}) {
+      if (head_dim > 100 && keys > 200) continue;  // the formula takes long
+      AttentionOptions o = gqa_options(heads, heads, head_dim);
+      o.value_dim = value_dim;
+      o.store = table().activation;
+      o.page_size = static_cast<int32_t>(keys);
+      o.prompt = true;
+      o.lengths = {keys};
+      const AttentionCase c(o, static_cast<uint64_t>(keys));
+      expect_attention_right(table(), c, {tail(o, 0, keys)}, DType::kBf16, table().activation, 3);
+      if (keys > 64) expect_attention_right(table(), c, {tail(o, 0, 63)}, DType::kBf16, table().activation, 2);
+    }
+  }
+}
+
+// The page of a prompt's keys may have been larger: what lies behind may be NaN.
+TEST_P(GqaTest, PromptsDoNotReadBehindTheirKeys) {
+  AttentionOptions o = gqa_options(4, 4, 128);
+  o.value_dim = 64;
+  o.page_size = 512;
+  o.prompt = true;
+  o.lengths = {150};
+  AttentionCase c(o, 106);
+  expect_attention_right(table(), c, {tail(o, 0, 140)}, DType::kBf16, DType::kBf16);
+  for (const int64_t row : {10, 149}) {  // and no row sees the one behind it
+    const Matrix before =
+        c.run(table(), {{.request = 0, .first = 0, .count = row, .key_count = 150}}, DType::kBf16, DType::kBf16, 2);
+    c.keys[0].fill_row(row, std::nanf(""));
+    c.values[0].fill_row(row, std::nanf(""));
+    const Matrix after =
+        c.run(table(), {{.request = 0, .first = 0, .count = row, .key_count = 150}}, DType::kBf16, DType::kBf16, 2);
+    EXPECT_EQ(before.all_row_bytes(), after.all_row_bytes()) << row;
+    c = AttentionCase(o, 106);
   }
 }
 
@@ -159,6 +226,10 @@ TEST_P(GqaTest, BatchInvariantInOtherShapes) {
   expect_attention_invariant(table(), o);
   o = gqa_options(32, 2, 128);
   o.lengths = {20, 3, 70};
+  expect_attention_invariant(table(), o);
+  o = gqa_options(4, 2, 128);
+  o.value_dim = 64;
+  o.lengths = {65, 3, 300};
   expect_attention_invariant(table(), o);
 }
 

@@ -1,4 +1,4 @@
-// Storing is exact: every table must write the same bytes.
+// Storing and reading back are exact: every table must write the same bytes, and say the same numbers.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -139,6 +139,120 @@ TEST_P(StoreTest, BatchInvariant) {
   }
 }
 
+// Loads rows of a store with pages dealt at random, of which those that are free hold NaN, and compares all numbers.
+class LoadTest : public TableTest {
+ protected:
+  struct Case {
+    DType dtype = DType::kBf16;
+    float scale = 1;
+    int64_t store_dim = 0, column = 0, dim = 0;
+    int32_t page_size = 8;
+    int64_t rows = 0, copies = 1;
+    int64_t gap = 0;  // between copies
+    DType out = DType::kF32;
+  };
+
+  void expect_right(const Case& c, int workers) const {
+    SCOPED_TRACE(fmt::format("{} rows of {} x {}, columns [{}, +{}) of {}, pages of {}, {} copies", c.rows,
+                             to_string(c.dtype), c.scale, c.column, c.dim, c.store_dim, c.page_size, c.copies));
+    Random random(72);
+    const int64_t used = (c.rows + c.page_size - 1) / c.page_size;
+    const std::vector<int32_t> order = random.permutation(used + 2);
+    const std::vector<int32_t> pages(order.begin(), order.begin() + used);
+    const int64_t width = size_bytes(c.dtype);
+    std::vector<uint8_t> bytes(static_cast<size_t>((used + 2) * c.page_size * c.store_dim * width), 0xff);
+    std::vector<float> expected;
+    for (int64_t p = 0; p < c.rows; ++p) {
+      const int64_t slot = int64_t{pages[static_cast<size_t>(p / c.page_size)]} * c.page_size + p % c.page_size;
+      std::vector<float> row;
+      for (int64_t i = 0; i < c.dim; ++i) {
+        uint8_t* place = bytes.data() + (slot * c.store_dim + c.column + i) * width;
+        row.push_back(put(c, place, random.uniform(-4, 4), static_cast<uint8_t>(random.below(256))));
+      }
+      for (int64_t copy = 0; copy < c.copies; ++copy) {
+        expected.insert(expected.end(), row.begin(), row.end());
+        if (copy + 1 < c.copies) expected.insert(expected.end(), static_cast<size_t>(c.gap), 77);
+      }
+    }
+    Matrix y(c.out, c.rows, c.copies * (c.dim + c.gap) - c.gap, 3);
+    for (int64_t r = 0; r < y.rows(); ++r) y.fill_row(r, 77);
+    LoadRows call{.pages = pages.data(), .column = c.column, .y = y.view(), .copy_stride = c.dim + c.gap};
+    call.copies = c.copies;
+    call.rows = c.rows;
+    call.dim = c.dim;
+    call.store = {
+        .data = bytes.data(), .dtype = c.dtype, .dim = c.store_dim, .page_size = c.page_size, .scale = c.scale};
+    table().load_rows(pool_of(workers), call);
+    EXPECT_TRUE(y.gaps_intact());
+    const std::vector<float> actual = y.values();
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_TRUE(actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i])))
+          << "number " << i << ": " << actual[i] << ", expected " << expected[i];
+    }
+  }
+
+ private:
+  // Writes a number or a code; what comes back of it.
+  static float put(const Case& c, uint8_t* place, float value, uint8_t code) {
+    float stored = value;
+    if (c.dtype == DType::kE4m3) {
+      *place = code;
+      stored = (code & 0x7f) == 0x7f ? std::nanf("") : static_cast<float>(e4m3_value(code)) * c.scale;
+    } else if (c.dtype == DType::kBf16) {
+      stored = round_to_bf16(value);
+      const uint16_t half = nearest_bf16(value);
+      std::memcpy(place, &half, 2);
+    } else {
+      std::memcpy(place, &value, 4);
+    }
+    return c.out == DType::kBf16 ? round_to_bf16(stored) : stored;
+  }
+};
+
+TEST_P(LoadTest, ShapesColumnsAndPages) {
+  for (const DType dtype : store_types(table())) {
+    for (const DType out : {DType::kF32, DType::kBf16}) {
+      for (const int64_t dim : {1, 15, 16, 17, 64, 512}) {
+        for (const int64_t column : {0, 3, 64}) {
+          for (const int32_t page_size : {1, 8, 64}) {
+            Case c{.dtype = dtype, .store_dim = column + dim + column % 2, .column = column, .dim = dim};
+            c.scale = dtype == DType::kE4m3 ? 0.37F : 1.0F;
+            c.page_size = page_size;
+            c.rows = page_size == 64 ? 130 : 9;
+            c.out = out;
+            expect_right(c, 2);
+            if (HasFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LoadTest, RowCountsAndCopies) {
+  for (const DType dtype : store_types(table())) {
+    for (const int64_t rows : {0, 1, 7, 8, 9, 16, 300}) {
+      for (const int64_t copies : {1, 2, 8}) {
+        for (const int64_t gap : {0, 5, 64}) {
+          expect_right({.dtype = dtype,
+                        .scale = dtype == DType::kE4m3 ? 8.0F : 1.0F,
+                        .store_dim = 96,
+                        .column = 32,
+                        .dim = 64,
+                        .rows = rows,
+                        .copies = copies,
+                        .gap = gap,
+                        .out = DType::kBf16},
+                       3);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, LoadTest, ::testing::ValuesIn(tables_here()), table_name);
 INSTANTIATE_TEST_SUITE_P(Tables, StoreTest, ::testing::ValuesIn(tables_here()), table_name);
 
 }  // namespace

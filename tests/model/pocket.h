@@ -70,6 +70,12 @@ class Pocket {
   [[nodiscard]] const DflashDraft& draft() const { return *draft_; }
   [[nodiscard]] const TargetWeights& weights() const { return weights_; }
   [[nodiscard]] const Recipe& recipe() const { return recipe_; }
+  // The same, but prompts of so many rows are expanded.
+  [[nodiscard]] Recipe expanding_recipe(int64_t min_rows, int64_t kv_bytes = int64_t{64} << 20) const {
+    Recipe recipe = recipe_;
+    recipe.expansion = {.min_rows = min_rows, .kv_bytes = kv_bytes};
+    return recipe;
+  }
   [[nodiscard]] const ops::RopeTable& rope() const { return rope_; }
 
   [[nodiscard]] cache::KvStore target_store(DType dtype) const {
@@ -99,10 +105,12 @@ class Pocket {
   void load_target(const std::filesystem::path& folder) {
     config_ = must(load_model_config(folder));
     recipe_ = must(target_recipe(config_));
+    recipe_.expansion.min_rows = 1;  // loads what expanding prompts takes
     auto source = must(TensorSource::open(std::make_shared<const Checkpoint>(must(Checkpoint::open(folder))),
                                           target_name_rules(config_), config_.quant));
     weights_ = must(load_target_weights(recipe_, source, arena_));
     must(source.finish());
+    recipe_.expansion = {};
     rope_ = make_rope_table(recipe_.rope, kPages * kPageSize, arena_);
   }
 

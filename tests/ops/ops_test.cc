@@ -224,6 +224,13 @@ TEST_P(OpsDeathTest, CacheRowsThatDoNotFit) {
   EXPECT_DEATH(
       gqa_attention(exec_, f32(x, {2, 1, 8}), store, store, fine, {.first_visible = windows}, f32(x, {2, 1, 8})),
       "2 windows, 1 requests");
+  const kernel::PagedStore values{.data = cache.data(), .dtype = DType::kF32, .dim = 6, .page_size = 4};
+  EXPECT_DEATH(gqa_attention(exec_, f32(x, {2, 1, 8}), store, values, fine, {}, f32(x, {2, 1, 8})),
+               "8 and 6 numbers a slot, heads of 8 and 8");
+  const std::vector<kernel::AttentionRequest> two(2, {.row_count = 1, .key_count = 2, .pages = pages.data()});
+  EXPECT_DEATH(gqa_attention(exec_, f32(x, {2, 1, 8}), store, values, two, {.prompt = true}, f32(out, {2, 1, 6})),
+               "2 requests of one prompt");
+  EXPECT_DEATH(load_rows(exec_, store, pages.data(), f32(out, {2, 1, 6}), 3), "columns \\[3, \\+6\\) of 8");
 }
 
 const auto kTables = testing::Values(&kernel::ref_kernels(), &kernel::cpu_kernels(best_cpu_isa()));

@@ -22,8 +22,10 @@ ModelShapes tiny() {
           .products = {{"bf16", WeightFormat::kBf16, 24, 32, 2}, {"nvfp4", WeightFormat::kNvfp4, 32, 48, 3, false}},
           .mla = {{2, 32, 8}},
           .gqa = {{4, 2, 16}},
+          .prompts = {{3, 24, 16}},
           .rows = {1, 3},
           .contexts = {70},
+          .prompt_contexts = {70},
           .attention_rows = {1, 3}};
 }
 
@@ -51,8 +53,8 @@ TEST(KernelCases, CoverEveryFamilyUnderDifferentNames) {
     EXPECT_TRUE(names.insert(one.name + " " + std::to_string(one.rows)).second) << one.name;
     families.insert(one.name.substr(0, one.name.find(' ')));
   }
-  EXPECT_EQ(families, (std::set<std::string>{"argmax", "combine", "embed", "gemm", "gqa", "mla", "rms_norm", "rope",
-                                             "route", "silu_mul", "store_rows"}));
+  EXPECT_EQ(families, (std::set<std::string>{"argmax", "combine", "embed", "gemm", "gqa", "load_rows", "mla", "prompt",
+                                             "rms_norm", "rope", "route", "silu_mul", "store_rows"}));
 }
 
 TEST(KernelCases, TheReferenceIsWithoutError) {

@@ -61,8 +61,9 @@ void speak(engine::Stepper& stepper, std::vector<Speaker*> speakers, int32_t cou
   }
 }
 
-Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size)
+Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size, const model::Recipe* recipe)
     : pocket_(pocket),
+      recipe_(recipe == nullptr ? &pocket.recipe() : recipe),
       page_size_(page_size),
       target_store_(model::kv_geometry(pocket.recipe(), target_kv), Pocket::kPages * Pocket::kPageSize / page_size,
                     page_size, {}, pocket.exec().memory()),
@@ -74,15 +75,21 @@ Stage::Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size)
   }
 }
 
-engine::PlainStepper Stage::plain() const {
+engine::TargetModel Stage::target() const {
   engine::TargetModel target = pocket_.target(target_store_);
-  target.capture_layers.clear();
-  return {pocket_.exec(), std::move(target), page_size_, 4096, pocket_.recorded()};
+  target.recipe = recipe_;
+  return target;
+}
+
+engine::PlainStepper Stage::plain() const {
+  engine::TargetModel plain_target = target();
+  plain_target.capture_layers.clear();
+  return {pocket_.exec(), std::move(plain_target), page_size_, 4096, pocket_.recorded()};
 }
 
 DflashStepper Stage::dflash(int32_t block_tokens, int32_t window_tokens) const {
   return {pocket_.exec(),
-          pocket_.target(target_store_),
+          target(),
           pocket_.draft(),
           draft_store_,
           {.block_tokens = block_tokens,

@@ -50,7 +50,9 @@ void speak(engine::Stepper& stepper, std::vector<Speaker*> speakers, int32_t cou
 // Caches for a pocket model, every page full of NaN, and steppers on them.
 class Stage {
  public:
-  Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size = Pocket::kPageSize);
+  // `recipe`: another than the pocket's own.
+  Stage(Pocket& pocket, DType target_kv, DType draft_kv, int32_t page_size = Pocket::kPageSize,
+        const model::Recipe* recipe = nullptr);
 
   [[nodiscard]] engine::PlainStepper plain() const;
   // window 0: the whole context.
@@ -62,7 +64,10 @@ class Stage {
   [[nodiscard]] Ids drafts(const Speaker& speaker, int32_t block_tokens) const;
 
  private:
+  [[nodiscard]] engine::TargetModel target() const;
+
   Pocket& pocket_;
+  const model::Recipe* recipe_;
   int32_t page_size_;
   cache::KvStore target_store_;
   cache::KvStore draft_store_;

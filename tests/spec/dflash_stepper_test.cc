@@ -87,6 +87,30 @@ TEST_P(Dflash, GreedyEqualsPlain) {
   EXPECT_LT(accepted, drafted);
 }
 
+// Prompts in the expanded form of latent attention: where they are cut alike and read alone, DFlash still says what
+// plain decoding says, since blocks are never expanded.
+TEST_P(Dflash, GreedyEqualsPlainAfterExpandedPrompts) {
+  const model::Recipe expanding = pocket().expanding_recipe(74);
+  const Ids prompt = trace_prompt("prose_6");
+  ASSERT_GT(prompt.size(), 74U);
+  Stage alone(pocket(), DType::kE4m3, bf16(), Pocket::kPageSize, &expanding);
+  Stage stage(pocket(), DType::kE4m3, bf16(), Pocket::kPageSize, &expanding);
+  Speaker plain(prompt, pages_of(0)), fast(prompt, pages_of(1)), absorbed(prompt, pages_of(2));
+  auto plain_stepper = alone.plain();
+  speak(plain_stepper, {&plain}, count(), {});
+  auto stepper = stage.dflash(8);
+  speak(stepper, {&fast}, count(), {.block_tokens = 8});
+  EXPECT_EQ(fast.answer(count()), plain.answer(count()));
+  const auto stored = [](Stage& of, const Speaker& speaker) {
+    return stored_bytes(of.target_store(), speaker.pages, speaker.prompt_tokens);
+  };
+  EXPECT_EQ(stored(stage, fast), stored(alone, plain));
+  Stage without(pocket(), DType::kE4m3, bf16());
+  auto without_stepper = without.plain();
+  step(without_stepper, std::vector<Speaker*>{&absorbed}, {});
+  EXPECT_NE(stored(without, absorbed), stored(alone, plain)) << "nothing was expanded";
+}
+
 TEST_P(Dflash, PenaltiesAndBansEqualPlain) {
   const Ids prompt = trace_prompt("wordproblem_01");
   engine::SamplingParams params{.temperature = 0};

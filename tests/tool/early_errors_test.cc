@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "../text/scratch_folder.h"
 #include "source_dir.h"
@@ -122,6 +124,28 @@ TEST_F(EarlyErrors, EachWrongFlagIsNamed) {
   for (const Case& c : cases) {
     EXPECT_THAT(refusal(c.change), AllOf(HasSubstr(c.flag), HasSubstr(c.about), Not(HasSubstr("safetensors"))));
   }
+}
+
+TEST_F(EarlyErrors, PromptsOfModelsThatCannotBeExpanded) {
+  const auto expanded = [](O& o) { o.enable_expanded_mla_prefill = true; };
+  EXPECT_THAT(refusal(expanded), HasSubstr("safetensors")) << "pocket-k2 can";
+  const auto config = [&](const std::function<void(nlohmann::json&)>& change) {
+    std::ifstream file(source_dir() / "models/pocket-k2/target/config.json");
+    auto json = nlohmann::json::parse(file);
+    change(json);
+    std::ofstream(target() + "/config.json") << json;
+  };
+  config([](nlohmann::json& json) { json["kv_lora_rank"] = 64; });
+  EXPECT_THAT(refusal(expanded, false),
+              AllOf(HasSubstr("--enable-expanded-mla-prefill: keys of 64 + 64 numbers and values of 64 a head"),
+                    HasSubstr("a latent of 64"), HasSubstr("accepted: "), Not(HasSubstr("safetensors"))));
+  std::ofstream(target() + "/config.json")
+      << R"({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
+             "vocab_size": 8192, "max_position_embeddings": 512, "rms_norm_eps": 1e-6})";
+  EXPECT_THAT(refusal(expanded, false),
+              AllOf(HasSubstr("--enable-expanded-mla-prefill: "), HasSubstr(target()),
+                    HasSubstr("has no latent attention (MLA); accepted: "), Not(HasSubstr("safetensors"))));
 }
 
 TEST_F(EarlyErrors, AGpuThatIsNotThere) {

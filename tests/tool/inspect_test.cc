@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "kimi_flags.h"
@@ -107,10 +108,12 @@ class KimiPlan : public ::testing::Test {
     set_kimi_flags(o);
     o.max_running_requests = 16;
     o.log_level = "error";
+    if (change_) change_(o);
     return make_plan(o, {.inspection = true, .memory_bytes = memory_bytes});
   }
 
   fs::path root_;
+  std::function<void(EngineOptions&)> change_;
 };
 
 TEST_F(KimiPlan, FromConfigsAndIndexAlone) {
@@ -138,6 +141,28 @@ TEST_F(KimiPlan, FromConfigsAndIndexAlone) {
   EXPECT_GT(plan->memory.tokens, 262144);
 }
 
+TEST_F(KimiPlan, ExpandedPromptsAreDecidedAndPlanned) {
+  change_ = [](EngineOptions& o) { o.enable_expanded_mla_prefill = true; };
+  const auto plan = this->plan(kimi_target(), kimi_draft(), 8 * 180 * kGib);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ(plan->decided("prefill MLA"), "expanded from 171 rows of a prompt in a step on");
+  EXPECT_EQ(plan->recipe.expansion.min_rows, 171);
+  ASSERT_EQ(plan->memory.items.size(), 6U);
+  EXPECT_THAT(plan->memory.items[0].detail, HasSubstr("488.0 MiB of them to expand prompts"));
+  const engine::MemoryItem& expanded = plan->memory.items[3];
+  EXPECT_EQ(expanded.what, "expanded prompts");
+  // Latents of 262144 positions, keys and values of one head (more than 64 MiB), queries of all rows of a step.
+  EXPECT_EQ(expanded.bytes, int64_t{262144} * (512 + 192 + 128) * 2 + plan->max_rows * int64_t{64} * 192 * 2);
+  EXPECT_THAT(plan->warnings, IsEmpty());
+  change_ = [](EngineOptions& o) {
+    o.enable_expanded_mla_prefill = true;
+    o.chunked_prefill_size = 170;
+  };
+  const auto small = this->plan(kimi_target(), kimi_draft(), 8 * 180 * kGib);
+  EXPECT_THAT(small->warnings, ElementsAre(AllOf(HasSubstr("--enable-expanded-mla-prefill has no effect"),
+                                                 HasSubstr("--chunked-prefill-size 170"), HasSubstr("171"))));
+}
+
 TEST_F(KimiPlan, TooLittleMemoryIsAFaultWithFigures) {
   const auto plan = this->plan(kimi_target(), kimi_draft(), 80 * kGib);
   ASSERT_TRUE(plan.ok()) << plan.message();
@@ -153,7 +178,8 @@ TEST_F(KimiPlan, FaultsOfDifferentPartsAreAllTold) {
   draft.remove("layers.2.mlp.up_proj.weight");
   auto plan = this->plan(target, draft, 8 * 180 * kGib);
   ASSERT_TRUE(plan.ok()) << plan.message();
-  EXPECT_THAT(plan->faults, ElementsAre(HasSubstr("no tokenizer"), HasSubstr("'model.layers.7.mlp.experts.123.up_proj.weight_scale_2' is missing"),
+  EXPECT_THAT(plan->faults, ElementsAre(HasSubstr("no tokenizer"),
+                                        HasSubstr("'model.layers.7.mlp.experts.123.up_proj.weight_scale_2' is missing"),
                                         HasSubstr("'layers.2.mlp.up_proj.weight' is missing")));
   EXPECT_THAT(plan->memory.items, IsEmpty());
 }
@@ -216,6 +242,42 @@ TEST(PocketPlan, IsWhatIsTaken) {
       {.tokens = tokens, .pages = pages, .wants_token = true, .sampling = &greedy, .history = tokens});
   (*system)->stepper->run(step);
   EXPECT_LE((*system)->workspace->peak_bytes(), items[2].bytes);
+}
+
+// With prompts expanded: what they take is told apart, and enough.
+TEST(PocketPlan, IsWhatIsTakenWithExpandedPrompts) {
+  EngineOptions o;
+  o.model_path = source_dir() / "models/pocket-k2/target";
+  o.max_total_tokens = 4096;
+  o.log_level = "error";
+  const auto bare = make_plan(o);
+  o.enable_expanded_mla_prefill = true;
+  const auto system = assemble(o);
+  ASSERT_TRUE(system.ok()) << system.message();
+  const auto& items = (*system)->memory.items;
+  ASSERT_EQ(items.size(), 4U);
+  EXPECT_EQ(items[0].bytes, (*system)->arena->bytes());
+  EXPECT_GE(items[0].bytes - bare->memory.items[0].bytes, 6 * 8 * 64 * 512 * 2);
+  EXPECT_THAT(items[0].detail, HasSubstr("3.0 MiB of them to expand prompts"));
+  EXPECT_EQ(items[1].bytes, bare->memory.items[1].bytes);
+  EXPECT_EQ(items[2].what, "expanded prompts");
+  // 4096 positions: their latents, keys and values of all heads; queries of 576 rows.
+  EXPECT_EQ(items[2].bytes, 4096 * (512 + 8 * (128 + 64)) * 2 + 576 * 8 * 128 * 2);
+  engine::SamplingParams greedy;
+  greedy.temperature = 0;
+  std::vector<int32_t> tokens(static_cast<size_t>((*system)->max_rows), 5);
+  std::vector<int32_t> pages;
+  for (int32_t p = 1; p <= 64; ++p) pages.push_back(p);
+  engine::StepPlan step;
+  step.sequences.push_back({.tokens = tokens,
+                            .first_position = 4096 - (*system)->max_rows,
+                            .pages = pages,
+                            .wants_token = true,
+                            .sampling = &greedy,
+                            .history = tokens});
+  (*system)->stepper->run(step);
+  EXPECT_LE((*system)->workspace->peak_bytes(), items[1].bytes + items[2].bytes);
+  EXPECT_GT((*system)->workspace->peak_bytes(), items[2].bytes) << "nothing was expanded";
 }
 
 }  // namespace

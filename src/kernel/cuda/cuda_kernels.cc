@@ -127,6 +127,7 @@ class CudaKernels final : public Kernels {
   void group_by_expert(const GroupByExpert& args) override { cuda::group_by_expert(args, stream()); }
   void combine(const Combine& args) override { cuda::combine(args, stream()); }
   void store_rows(const StoreRows& args) override { cuda::store_rows(args, stream()); }
+  void load_rows(const LoadRows& args) override { cuda::load_rows(args, stream()); }
   void gqa_attention(const GqaAttention& args) override { cuda::gqa_attention(args, stream()); }
   void argmax(const Argmax& args) override { cuda::argmax(args, stream()); }
   void fill_drafts(const FillDrafts& args) override { cuda::fill_drafts(args, stream()); }

@@ -29,6 +29,7 @@ void silu_mul(const SiluMul& call, cudaStream_t stream);               // generi
 void embed(const Embed& call, cudaStream_t stream);                    // generic/elementwise.cu
 void copy(const Copy& call, cudaStream_t stream);                      // generic/elementwise.cu
 void store_rows(const StoreRows& call, cudaStream_t stream);           // generic/elementwise.cu
+void load_rows(const LoadRows& call, cudaStream_t stream);             // generic/elementwise.cu
 void combine(const Combine& call, cudaStream_t stream);                // generic/elementwise.cu
 void route(const Route& call, cudaStream_t stream);                    // generic/route.cu
 void group_by_expert(const GroupByExpert& call, cudaStream_t stream);  // generic/route.cu

@@ -24,11 +24,12 @@ std::vector<float> gather(const PagedStore& store, const AttentionRequest& reque
   return rows;
 }
 
-// What one head of one row looks at: keys and values of visible positions [first, last), rows `stride` numbers apart.
+// What one head of one row looks at: keys and values of visible positions [first, last).
 struct Head {
   const float* keys = nullptr;
   const float* values = nullptr;
-  int64_t stride = 0;
+  int64_t key_stride = 0;  // numbers from position to position
+  int64_t value_stride = 0;
   int64_t key_dim = 0;
   int64_t value_dim = 0;
   int64_t first = 0;
@@ -44,7 +45,7 @@ void attend(const Head& head, const Rows& q, int64_t q_column, const Rows& out, 
   std::vector<float> scores;
   float highest = -std::numeric_limits<float>::infinity();
   for (int64_t p = head.first; p < head.last; ++p) {
-    const double product = dot(query.data(), head.keys + p * head.stride, head.key_dim);
+    const double product = dot(query.data(), head.keys + p * head.key_stride, head.key_dim);
     scores.push_back(static_cast<float>(product * head.scale));
     highest = std::max(highest, scores.back());
   }
@@ -53,7 +54,7 @@ void attend(const Head& head, const Rows& q, int64_t q_column, const Rows& out, 
   std::vector<double> sums(static_cast<size_t>(head.value_dim), 0.0);
   for (int64_t p = head.first; p < head.last; ++p) {
     const float weight = std::exp(scores[static_cast<size_t>(p - head.first)] - highest);
-    const float* value = head.values + p * head.stride;
+    const float* value = head.values + p * head.value_stride;
     total += weight;
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(weight) * value[i];
   }
@@ -77,7 +78,8 @@ void mla_attention(WorkerPool& pool, const MlaAttention& call) {
       const int64_t h = task % call.heads;
       const Head head{.keys = rows.data(),
                       .values = rows.data(),
-                      .stride = dim,
+                      .key_stride = dim,
+                      .value_stride = dim,
                       .key_dim = dim,
                       .value_dim = call.latent,
                       .first = 0,
@@ -90,6 +92,7 @@ void mla_attention(WorkerPool& pool, const MlaAttention& call) {
 
 void gqa_attention(WorkerPool& pool, const GqaAttention& call) {
   const int64_t heads_per_kv = call.heads / call.kv_heads;
+  const int64_t value_dim = call.value_dim > 0 ? call.value_dim : call.head_dim;
   for (int64_t i = 0; i < call.request_count; ++i) {
     const AttentionRequest& request = call.requests[i];
     if (request.row_count == 0) continue;
@@ -99,22 +102,23 @@ void gqa_attention(WorkerPool& pool, const GqaAttention& call) {
       const int64_t h = task % call.heads;
       const int64_t j = task / call.heads;
       const int64_t position = request.first_position + j;
-      const int64_t kv_column = h / heads_per_kv * call.head_dim;
+      const int64_t kv_head = h / heads_per_kv;
       int64_t first = call.first_visible == nullptr ? 0 : call.first_visible[i];
       int64_t last = request.key_count;
       if (call.causal) {
         last = std::min(last, position + 1);
         if (call.window > 0) first = std::max(first, position - call.window + 1);
       }
-      const Head head{.keys = keys.data() + kv_column,
-                      .values = values.data() + kv_column,
-                      .stride = call.k.dim,
+      const Head head{.keys = keys.data() + kv_head * call.head_dim,
+                      .values = values.data() + kv_head * value_dim,
+                      .key_stride = call.k.dim,
+                      .value_stride = call.v.dim,
                       .key_dim = call.head_dim,
-                      .value_dim = call.head_dim,
+                      .value_dim = value_dim,
                       .first = first,
                       .last = last,
                       .scale = call.scale};
-      attend(head, call.q, h * call.head_dim, call.out, h * call.head_dim, request.row_begin + j);
+      attend(head, call.q, h * call.head_dim, call.out, h * value_dim, request.row_begin + j);
     });
   }
 }

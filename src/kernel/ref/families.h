@@ -19,6 +19,7 @@ void route(WorkerPool& pool, const Route& call);                 // route.cc
 void group_by_expert(const GroupByExpert& call);                 // route.cc
 void combine(WorkerPool& pool, const Combine& call);             // route.cc
 void store_rows(WorkerPool& pool, const StoreRows& call);        // store.cc
+void load_rows(WorkerPool& pool, const LoadRows& call);          // store.cc
 void mla_attention(WorkerPool& pool, const MlaAttention& call);  // attention.cc
 void gqa_attention(WorkerPool& pool, const GqaAttention& call);  // attention.cc
 void argmax(WorkerPool& pool, const Argmax& call);               // argmax.cc

@@ -43,6 +43,7 @@ const CpuKernels& ref_kernels() {
                                      .route = ref::route,
                                      .combine = ref::combine,
                                      .store_rows = ref::store_rows,
+                                     .load_rows = ref::load_rows,
                                      .mla_attention = ref::mla_attention,
                                      .gqa_attention = ref::gqa_attention,
                                      .argmax = ref::argmax};

@@ -288,6 +288,17 @@ PagedStore mirror_store(Mirror& mirror, const PagedStore& host, int64_t pages) {
   return there;
 }
 
+void load_rows(WorkerPool&, const LoadRows& host) {
+  Mirror mirror;
+  LoadRows call = host;
+  const int64_t pages = (host.rows + host.store.page_size - 1) / host.store.page_size;
+  call.store = mirror_store(mirror, host.store, largest(host.pages, pages) + 1);
+  call.pages = mirror.array(host.pages, pages);
+  call.y = mirror.result(host.y, host.rows, (host.copies - 1) * host.copy_stride + host.dim);
+  cuda::load_rows(call, nullptr);
+  mirror.finish();
+}
+
 void mla_attention(WorkerPool&, const MlaAttention& host) {
   Mirror mirror;
   MlaAttention call = host;
@@ -311,7 +322,7 @@ void gqa_attention(WorkerPool&, const GqaAttention& host) {
   call.k = mirror_store(mirror, host.k, requests.pages);
   call.v = mirror_store(mirror, host.v, requests.pages);
   call.q = mirror.rows(host.q, host.rows, host.heads * host.head_dim);
-  call.out = mirror.result(host.out, host.rows, host.heads * host.head_dim);
+  call.out = mirror.result(host.out, host.rows, host.heads * (host.value_dim > 0 ? host.value_dim : host.head_dim));
   cuda::gqa_attention(call, nullptr);
   mirror.finish();
 }
@@ -332,6 +343,7 @@ std::vector<const CpuKernels*> tables_here() {
                                  .route = route,
                                  .combine = combine,
                                  .store_rows = store_rows,
+                                 .load_rows = load_rows,
                                  .mla_attention = mla_attention,
                                  .gqa_attention = gqa_attention,
                                  .argmax = argmax};

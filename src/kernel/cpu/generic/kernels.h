@@ -18,6 +18,7 @@ void copy(WorkerPool& pool, const Copy& call);                   // elementwise.
 void route(WorkerPool& pool, const Route& call);                 // route.cc
 void combine(WorkerPool& pool, const Combine& call);             // route.cc
 void store_rows(WorkerPool& pool, const StoreRows& call);        // store.cc
+void load_rows(WorkerPool& pool, const LoadRows& call);          // store.cc
 void mla_attention(WorkerPool& pool, const MlaAttention& call);  // attention.cc
 void gqa_attention(WorkerPool& pool, const GqaAttention& call);  // attention.cc
 void argmax(WorkerPool& pool, const Argmax& call);               // argmax.cc

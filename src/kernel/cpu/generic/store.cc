@@ -1,4 +1,4 @@
-// Rows into the paged store, rounded to its type.
+// Rows into the paged store, rounded to its type, and out of it.
 #include "kernel/cpu/generic/kernels.h"
 #include "kernel/cpu/generic/rows.h"
 #include "kernel/cpu/generic/tasks.h"
@@ -42,7 +42,40 @@ void store_row(const StoreRows& c, int64_t row, int64_t slot) {
   }
 }
 
+void load_row(const LoadRows& c, int64_t row) {
+  const int64_t page = row / c.store.page_size;
+  const int64_t slot = c.pages[page] * int64_t{c.store.page_size} + row - page * c.store.page_size;
+  const int64_t at = slot * c.store.dim + c.column;
+  for (int64_t i = 0; i < c.dim; i += kLanes) {
+    const int64_t count = smaller(kLanes, c.dim - i);
+    F32x16 value;
+    switch (c.store.dtype) {
+      case DType::kF32:
+        value = load_first(static_cast<const float*>(c.store.data) + at + i, count);
+        break;
+      case DType::kBf16:
+        value = load_first(static_cast<const Bf16*>(c.store.data) + at + i, count);
+        break;
+      default: {
+        alignas(64) uint8_t bytes[kLanes] = {};
+        __builtin_memcpy(bytes, static_cast<const uint8_t*>(c.store.data) + at + i, static_cast<size_t>(count));
+        const U32x16 nan = (load_u8(bytes) & splat_u32(0x7f)) == splat_u32(0x7f);
+        value = load_e4m3(bytes) * splat(kE4m3Unit) * splat(c.store.scale);
+        value = select(nan, splat(__builtin_nanf("")), value);
+      }
+    }
+    for (int64_t copy = 0; copy < c.copies; ++copy) set(c.y, row, copy * c.copy_stride + i, count, value);
+  }
+}
+
 }  // namespace
+
+void load_rows(WorkerPool& pool, const LoadRows& c) {
+  const int64_t width = greater(1, c.dim * c.copies);
+  in_chunks(pool, c.rows, 1 + 4096 / width, 16 * 1024 / width, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) load_row(c, row);
+  });
+}
 
 void store_rows(WorkerPool& pool, const StoreRows& c) {
   const int64_t width = greater(1, c.dim);

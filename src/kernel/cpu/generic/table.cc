@@ -17,6 +17,7 @@ constinit const CpuKernels kKernels{.name = STROBE_ISA_NAME,
                                     .route = route,
                                     .combine = combine,
                                     .store_rows = store_rows,
+                                    .load_rows = load_rows,
                                     .mla_attention = mla_attention,
                                     .gqa_attention = gqa_attention,
                                     .argmax = argmax};

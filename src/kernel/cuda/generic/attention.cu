@@ -319,6 +319,7 @@ void gqa_attention(const GqaAttention& call, cudaStream_t stream) {
     gqa(call, stream);
     return;
   }
+  const int64_t value_dim = call.value_dim > 0 ? call.value_dim : call.head_dim;
   any_attention({.q = call.q,
                  .k = call.k,
                  .v = call.v,
@@ -327,14 +328,15 @@ void gqa_attention(const GqaAttention& call, cudaStream_t stream) {
                  .request_count = call.request_count,
                  .out = call.out,
                  .key_dim = static_cast<int>(call.head_dim),
-                 .value_dim = static_cast<int>(call.head_dim),
+                 .value_dim = static_cast<int>(value_dim),
                  .groups = static_cast<int>(call.kv_heads),
                  .heads_per_group = static_cast<int>(call.heads / call.kv_heads),
                  .scale = call.scale * scale_of(call.k) * kLog2E,
                  .value_scale = scale_of(call.v),
                  .causal = call.causal,
                  .window = call.window,
-                 .aligned = vectors_of_4(call.k) && vectors_of_4(call.v) && call.head_dim % 4 == 0},
+                 .aligned = vectors_of_4(call.k) && vectors_of_4(call.v) && call.head_dim % 4 == 0 &&
+                            value_dim % 4 == 0},
                 call.rows, stream);
 }
 

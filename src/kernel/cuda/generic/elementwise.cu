@@ -97,6 +97,23 @@ __global__ void __launch_bounds__(kThreads) store_rows_kernel(StoreRows call, bo
   write_4_guarded(store.data, store.dtype, start, at.column, call.dim, aligned, v);
 }
 
+__global__ void __launch_bounds__(kThreads) load_rows_kernel(LoadRows call, bool aligned) {
+  wait_for_launch_ahead();
+  let_next_launch_begin();
+  Piece at;
+  if (!my_piece(call.rows, call.dim, 4, &at)) return;
+  const PagedStore& store = call.store;
+  const int64_t page = at.row / store.page_size;
+  const int64_t slot = int64_t{call.pages[page]} * store.page_size + at.row % store.page_size;
+  float4 v =
+      read_4_guarded(store.data, store.dtype, slot * store.dim + call.column, at.column, call.dim, aligned);
+  if (store.dtype == DType::kE4m3) v = {v.x * store.scale, v.y * store.scale, v.z * store.scale, v.w * store.scale};
+  for (int64_t c = 0; c < call.copies; ++c) {
+    const int64_t start = at.row * call.y.stride + c * call.copy_stride;
+    write_4_guarded(call.y.data, call.y.dtype, start, at.column, call.dim, aligned, v);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine call, bool aligned) {
   wait_for_launch_ahead();
   let_next_launch_begin();
@@ -148,6 +165,14 @@ void store_rows(const StoreRows& call, cudaStream_t stream) {
   const bool aligned =
       vectors_of_4(call.x) && vectors_of(4, store.data, store.dtype, store.dim) && call.column % 4 == 0;
   launch_pieces("store_rows", store_rows_kernel, call.rows, call.dim, 4, stream, call, aligned);
+}
+
+void load_rows(const LoadRows& call, cudaStream_t stream) {
+  const PagedStore& store = call.store;
+  const bool aligned =
+      vectors_of_4(call.y) && vectors_of(4, store.data, store.dtype, store.dim) && call.column % 4 == 0 &&
+      call.copy_stride % 4 == 0;
+  launch_pieces("load_rows", load_rows_kernel, call.rows, call.dim, 4, stream, call, aligned);
 }
 
 void combine(const Combine& call, cudaStream_t stream) {
