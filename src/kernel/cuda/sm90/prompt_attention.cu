@@ -13,13 +13,13 @@
 namespace strobe::kernel::cuda::sm90 {
 namespace {
 
-constexpr int kRows = 128;            // of a block of threads
-constexpr int kGroupRows = 64;        // of a warpgroup
-constexpr int kKeys = 128;            // of a tile
-constexpr int kStages = 2;            // tiles of keys, and of values
-constexpr int kColumnBytes = 128;     // of a row: 64 columns
+constexpr int kRows = 128;                       // of a block of threads
+constexpr int kGroupRows = 64;                   // of a warpgroup
+constexpr int kKeys = 128;                       // of a tile
+constexpr int kStages = 2;                       // tiles of keys, and of values
+constexpr int kColumnBytes = 128;                // of a row: 64 columns
 constexpr int kBoxBytes = kKeys * kColumnBytes;  // 64 columns of a tile
-constexpr int kConsumers = 256;       // threads; warpgroup 2 brings tiles
+constexpr int kConsumers = 256;                  // threads; warpgroup 2 brings tiles
 constexpr int kThreads = 384;
 constexpr int kConsumerRegisters = 240;
 constexpr int kProducerRegisters = 24;
@@ -104,8 +104,8 @@ __device__ void produce(const PromptParams& p, const PromptTile& tile, PromptBar
   mbarrier_arrive_expect_bytes(&barriers.queries, C::kKeyBytes);
 #pragma unroll
   for (int box = 0; box < C::kHeadDim / 64; ++box) {
-    tensor_load(shared.queries + box * kBoxBytes, &p.q, head * C::kHeadDim + box * 64, tile.request.row_begin + tile.row,
-                0, &barriers.queries);
+    tensor_load(shared.queries + box * kBoxBytes, &p.q, head * C::kHeadDim + box * 64,
+                tile.request.row_begin + tile.row, 0, &barriers.queries);
   }
   PromptStage stage;
   for (int i = tile.tiles - 1; i >= 0; --i, stage.advance()) {
@@ -251,10 +251,11 @@ struct PromptGroup {
     uint8_t* at = shared.queries + group * kGroupRows * kColumnBytes;
 #pragma unroll
     for (int i = 0; i < C::kValueDim / 16; ++i) {
-      const uint32_t packed[4] = {float_bf16x2(out[8 * i], out[8 * i + 1]), float_bf16x2(out[8 * i + 2], out[8 * i + 3]),
-                                  float_bf16x2(out[8 * i + 4], out[8 * i + 5]),
-                                  float_bf16x2(out[8 * i + 6], out[8 * i + 7])};
-      stmatrix_4(shared_address(at) + i / 4 * kBoxBytes + swizzled_16(first + lane % 16, i % 4 * 2 + lane / 16), packed);
+      uint32_t packed[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) packed[j] = float_bf16x2(out[8 * i + 2 * j], out[8 * i + 2 * j + 1]);
+      stmatrix_4(shared_address(at) + i / 4 * kBoxBytes + swizzled_16(first + lane % 16, i % 4 * 2 + lane / 16),
+                 packed);
     }
     __syncwarp();
     constexpr int kPieces = C::kValueDim / 8;  // of a row
@@ -427,8 +428,8 @@ bool takes_prompt(const GqaAttention& call) {
   const int64_t v = value_dim_of(call);
   const bool sized = (k == 192 && v == 128) || (k == 128 && v == 128) || (k == 128 && v == 64) || (k == 64 && v == 64);
   return sized && call.prompt && call.causal && call.window == 0 && call.first_visible == nullptr &&
-         call.kv_heads == call.heads && call.scale > 0 && fits(call.q) && fits(call.out) && fits(call.k, call.heads * k) &&
-         fits(call.v, call.heads * v);
+         call.kv_heads == call.heads && call.scale > 0 && fits(call.q) && fits(call.out) &&
+         fits(call.k, call.heads * k) && fits(call.v, call.heads * v);
 }
 
 void prompt_attention(const GqaAttention& call, cudaStream_t stream) {

@@ -8,8 +8,8 @@
 // Memory is far from that: keys and values are 335 MB and 1.34 GB, rows and results 84 MB: 99 us and 336 us at 4.24
 // TB/s. Exponents are nearer: one per head and visible position, 16 a cycle and multiprocessor, a third of the time of
 // the products: they must run beside them. From L2 every 128 rows read the keys and values that they see: 4.7 GB and
-// 20.8 GB, 6.2 TB/s at 790 TFLOP/s, about what L2 gives: the next thing to save (a cluster of two blocks of threads that
-// share their tiles).
+// 20.8 GB, 6.2 TB/s at 790 TFLOP/s, about what L2 gives: the next thing to save (a cluster of two blocks of threads
+// that share their tiles).
 //
 // How: a block of threads has 128 rows of one head and walks through the keys in tiles of 128, from the rows' own
 // positions down to position 0. A warp brings tiles through the copy engine, two ahead of each kind; two warpgroups
