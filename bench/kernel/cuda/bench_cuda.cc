@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   fmt::print("device copy {:.0f} GB/s (read and written)\n", copy_gb_s);
   Report report(copy_gb_s, kMatrixTflops);
   bench_mla(report, filter);
+  bench_prompt(report, filter);
   bench_nvfp4_moe(report, filter);
   bench_generic(report, filter);
   if (!out.empty()) {

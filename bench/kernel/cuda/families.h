@@ -11,6 +11,9 @@ namespace strobe::bench {
 // MLA decode and verify: 64 heads over fp8 pages.
 void bench_mla(Report& report, const std::string& filter);
 
+// Attention of a prompt's chunk against keys and values of its own.
+void bench_prompt(Report& report, const std::string& filter);
+
 // Routed experts in NVFP4: Kimi-K2's layer, 1 to 1024 tokens, every tiling.
 void bench_nvfp4_moe(Report& report, const std::string& filter);
 

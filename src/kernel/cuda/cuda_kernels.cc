@@ -14,6 +14,7 @@
 #include "kernel/cuda/sm90/mla_decode.h"
 #include "kernel/cuda/sm90/nvfp4_moe.h"
 #include "kernel/cuda/sm90/nvfp4_pack.h"
+#include "kernel/cuda/sm90/prompt_attention.h"
 #include "kernel/cuda_device.h"
 
 namespace strobe::kernel {
@@ -128,12 +129,15 @@ class CudaKernels final : public Kernels {
   void combine(const Combine& args) override { cuda::combine(args, stream()); }
   void store_rows(const StoreRows& args) override { cuda::store_rows(args, stream()); }
   void load_rows(const LoadRows& args) override { cuda::load_rows(args, stream()); }
-  void gqa_attention(const GqaAttention& args) override { cuda::gqa_attention(args, stream()); }
   void argmax(const Argmax& args) override { cuda::argmax(args, stream()); }
   void fill_drafts(const FillDrafts& args) override { cuda::fill_drafts(args, stream()); }
   void accept_greedy(const AcceptGreedy& args) override { cuda::accept_greedy(args, stream()); }
   void draw_tokens(const DrawTokens& args) override { cuda::draw_tokens(args, stream()); }
 
+  void gqa_attention(const GqaAttention& args) override {
+    if (sm90::takes_prompt(args)) return sm90::prompt_attention(args, stream());
+    cuda::gqa_attention(args, stream());
+  }
   void mla_attention(const MlaAttention& args) override {
     if (!fits_mla_decode(args)) return cuda::mla_attention(args, stream());
     STROBE_CHECK(args.rows <= limits_.rows && args.request_count <= limits_.requests && args.heads <= limits_.heads,
