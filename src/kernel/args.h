@@ -281,11 +281,11 @@ struct GqaAttention {
   float scale = 1;
   bool causal = true;
   int32_t window = 0;
-  const Upcoming* upcoming = nullptr;  // as in MlaAttention
-  int64_t upcoming_count = 0;
   // Keys and values were made for this call alone, lie in one page, and belong to one request: a kernel may sum in an
   // order of its own, which the number of rows and keys may change.
   bool prompt = false;
+  const Upcoming* upcoming = nullptr;  // as in MlaAttention
+  int64_t upcoming_count = 0;
 };
 
 // ids[r] = the column of the largest logit, ties to the lowest column; NaN never wins (a row of NaN gives 0).
