@@ -248,6 +248,7 @@ TEST(PocketPlan, IsWhatIsTaken) {
 TEST(PocketPlan, IsWhatIsTakenWithExpandedPrompts) {
   EngineOptions o;
   o.model_path = source_dir() / "models/pocket-k2/target";
+  o.threads = 2;
   o.max_total_tokens = 4096;
   o.log_level = "error";
   const auto bare = make_plan(o);
@@ -261,8 +262,8 @@ TEST(PocketPlan, IsWhatIsTakenWithExpandedPrompts) {
   EXPECT_THAT(items[0].detail, HasSubstr("3.0 MiB of them to expand prompts"));
   EXPECT_EQ(items[1].bytes, bare->memory.items[1].bytes);
   EXPECT_EQ(items[2].what, "expanded prompts");
-  // 4096 positions: their latents, keys and values of all heads; queries of 576 rows.
-  EXPECT_EQ(items[2].bytes, 4096 * (512 + 8 * (128 + 64)) * 2 + 576 * 8 * 128 * 2);
+  // Latents of 4096 positions, keys and values in a MiB a thread, queries of 576 rows.
+  EXPECT_EQ(items[2].bytes, 4096 * 512 * 2 + (2 << 20) + 576 * 8 * 128 * 2);
   engine::SamplingParams greedy;
   greedy.temperature = 0;
   std::vector<int32_t> tokens(static_cast<size_t>((*system)->max_rows), 5);
