@@ -17,7 +17,7 @@ namespace strobe::schedule {
 class DraftAccount {
  public:
   // Plain steps that tries may cost for each plain step.
-  static constexpr double kTryShare = 1.0 / 32;
+  static constexpr double kTryShare = 1.0 / 48;
   // No more than this many drafted steps' cost is saved up: a text that was easy for long may turn.
   static constexpr double kMostSteps = 2;
 
