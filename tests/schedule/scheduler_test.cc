@@ -132,12 +132,12 @@ TEST_F(SchedulerTest, StepsHoldBackWhereDraftingDoesNotPay) {
 
 TEST_F(SchedulerTest, DraftsAreTakenUpAgainWhenTheyStand) {
   start({.fake = {.block_tokens = 8}, .draft_cost = 3});
-  stepper().accept = [](int32_t position, int32_t drafts) { return position < 80 ? 0 : drafts; };
-  const Listener heard = submit(request(prompt(5), 230));
+  stepper().accept = [](int32_t position, int32_t drafts) { return position < 60 ? 0 : drafts; };
+  const Listener heard = submit(request(prompt(5), 190));
   expect_end(heard, FinishReason::kLength);
-  EXPECT_EQ(heard.tokens(), answer(prompt(5), 230));
+  EXPECT_EQ(heard.tokens(), answer(prompt(5), 190));
   const Usage usage = heard.usage();
-  EXPECT_GT(usage.held_back_steps, 60);
+  EXPECT_GT(usage.held_back_steps, 40);
   EXPECT_GT(usage.accepted_tokens, 50);
   EXPECT_EQ(usage.decode_steps, usage.verify_steps + usage.held_back_steps);
 }
