@@ -132,7 +132,7 @@ TEST_F(SchedulerTest, StepsHoldBackWhereDraftingDoesNotPay) {
 
 TEST_F(SchedulerTest, DraftsAreTakenUpAgainWhenTheyStand) {
   start({.fake = {.block_tokens = 8}, .draft_cost = 3});
-  stepper().accept = [](int32_t position, int32_t drafts) { return position < 60 ? 0 : drafts; };
+  stepper().accept = [](int32_t position, int32_t drafts) { return position < 48 ? 0 : drafts; };
   const Listener heard = submit(request(prompt(5), 190));
   expect_end(heard, FinishReason::kLength);
   EXPECT_EQ(heard.tokens(), answer(prompt(5), 190));
