@@ -6,13 +6,31 @@
 // try costs more. So drafting loses a request at most one wholly refused block, the last one begun, and a share of
 // kTryShare of its plain steps; and a text that takes a turn the draft knows is drafted from its next try on.
 //
-// It knows nothing but its request's own steps: neither times nor other requests.
+// It knows nothing but its request's own steps and what these cost: no times, and of other requests only how many there
+// were.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace strobe::schedule {
+
+// What a step with a draft costs in plain steps of as many requests; 0: nothing, drafting always pays. The rows of
+// requests that decode together share the reading of weights, so the fewer there are, the less do a block's rows cost.
+struct DraftCost {
+  double alone = 0;     // of one request
+  double together = 0;  // of each of `requests` that decode together
+  int32_t requests = 1;
+
+  DraftCost(double any_number = 0) : alone(any_number), together(any_number) {}
+  DraftCost(double of_one, double of_each, int32_t of_requests)
+      : alone(of_one), together(of_each), requests(of_requests) {}
+  // In a step of so many requests: between the two in a straight line.
+  [[nodiscard]] double of(int32_t count) const {
+    if (requests <= 1 || count <= 1) return alone;
+    return alone + (together - alone) * (std::min(count, requests) - 1) / (requests - 1);
+  }
+};
 
 class DraftAccount {
  public:
@@ -27,7 +45,9 @@ class DraftAccount {
 
   [[nodiscard]] bool pays() const { return step_cost_ == 0 || balance_ >= 0; }
   // After a step with a draft that gave so many tokens, the target's own included.
-  void drafted(int32_t tokens) { balance_ = std::min(balance_ + tokens - step_cost_, kMostSteps * step_cost_); }
+  void drafted(int32_t tokens) { drafted(tokens, step_cost_); }
+  // The same of a step that cost so much.
+  void drafted(int32_t tokens, double cost) { balance_ = std::min(balance_ + tokens - cost, kMostSteps * cost); }
   // After a plain step that was taken because drafting does not pay.
   void held_back() { balance_ += kTryShare; }
 

@@ -348,7 +348,7 @@ void Scheduler::count_drafting(Sequence& sequence, const engine::StepOutput& out
   ++sequence.usage.decode_steps;
   if (output.drafted > 0) {
     count_verify(sequence.usage, output);
-    sequence.drafting.drafted(output.accepted + 1);
+    sequence.drafting.drafted(output.accepted + 1, options_.draft_cost.of(static_cast<int32_t>(planned_.size())));
   } else if (sequence.request.drafting != Drafting::kOff && !sequence.drafting.pays()) {
     ++sequence.usage.held_back_steps;
     ++counts_.held_back_steps_total;

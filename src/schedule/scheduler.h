@@ -43,7 +43,7 @@ struct SchedulerOptions {
   std::vector<int32_t> eos_ids;
   bool prefix_cache = true;
   int32_t chunk_tokens = 0;  // prompt tokens read in one step by all requests together; 0: as many as the step has rows
-  double draft_cost = 0;     // of a step with a draft, in plain steps (draft_account.h); 0: drafting always pays
+  DraftCost draft_cost;      // draft_account.h
   TraceRecorder* trace = nullptr;  // profiles of the steps; may be null
 };
 

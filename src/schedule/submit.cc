@@ -40,7 +40,7 @@ Result<std::string> Scheduler::submit(GenerateRequest request, ChunkSink sink) {
   STROBE_TRY(check(request));
   // Made before the lock is taken: the scheduler's thread must not wait for it.
   auto sequence = std::make_unique<Sequence>(std::move(request), std::move(sink), tokenizer_, options_.eos_ids,
-                                             options_.draft_cost);
+                                             options_.draft_cost.alone);
   std::string& id = sequence->request.id;
   std::lock_guard lock(mutex_);
   if (stopping_ || draining_) return error("the server is shutting down");

@@ -79,17 +79,31 @@ void make_caches(System& system) {
   }
 }
 
+// Requests that decode together when a drafted step's cost is measured for many.
+constexpr int32_t kCrowd = 8;
+
 void find_draft_cost(System& system) {
   if (system.draft_cost) return;
   const StepCosts costs = measure_step_costs(system);
   const double cost = believed_cost(costs, system.stepper->max_block_tokens());
   system.draft_cost = cost;
   if (costs.plain_ms == 0) return system.decide("least accept length", "none", "the context is too short for a block");
-  system.decide("least accept length", fmt::format("{:.2f}", cost),
-                fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}{}; texts whose drafted "
-                            "steps give fewer tokens are decoded plainly, but for tries",
-                            costs.drafted_ms, costs.plain_ms,
-                            cost < costs.ratio() ? ", so the machine was busy: a block's tokens at most count" : ""));
+  std::string crowded;
+  const int32_t crowd = std::min(kCrowd, system.options.max_running_requests);
+  const StepCosts together = crowd > 1 ? measure_step_costs(system, crowd) : StepCosts{};
+  if (together.plain_ms > 0) {
+    // Where a block's rows share more, they cost no less in company.
+    system.crowded_draft_cost = std::max(cost, believed_cost(together, system.stepper->max_block_tokens()));
+    system.crowd = crowd;
+    crowded = fmt::format(" ({:.2f} with {} requests: {:.2f} and {:.2f} ms)", *system.crowded_draft_cost, crowd,
+                          together.drafted_ms, together.plain_ms);
+  }
+  system.decide(
+      "least accept length", fmt::format("{:.2f}", cost),
+      fmt::format("a step with a draft took {:.2f} ms at start, a plain one {:.2f}{}{}; texts whose drafted "
+                  "steps give fewer tokens are decoded plainly, but for tries",
+                  costs.drafted_ms, costs.plain_ms,
+                  cost < costs.ratio() ? ", so the machine was busy: a block's tokens at most count" : "", crowded));
 }
 
 }  // namespace
@@ -140,6 +154,9 @@ void start_scheduler(System& system) {
                                      .prefix_cache = !system.options.disable_radix_cache,
                                      .chunk_tokens = system.options.chunked_prefill_size,
                                      .draft_cost = system.draft_cost.value_or(0)};
+  if (system.crowded_draft_cost) {
+    options.draft_cost = {*system.draft_cost, *system.crowded_draft_cost, system.crowd};
+  }
   for (const int64_t id : system.config.eos_ids) options.eos_ids.push_back(static_cast<int32_t>(id));
   options.trace = &system.trace;
   system.scheduler =

@@ -13,14 +13,14 @@ namespace strobe::tool {
 void read_text(engine::Stepper& stepper, std::span<const int32_t> text, std::span<const int32_t> pages, int32_t most);
 
 struct StepCosts {
-  double drafted_ms = 0;  // one request's block: draft, verify, accept, commit
-  double plain_ms = 0;    // one request's one row
+  double drafted_ms = 0;  // a block of each request: draft, verify, accept, commit
+  double plain_ms = 0;    // one row of each
   [[nodiscard]] double ratio() const { return plain_ms > 0 ? drafted_ms / plain_ms : 0; }
 };
 
-// Of a system with a draft whose pages nobody uses yet; it leaves some of them written. The ratio is 0 where the
-// context holds no block.
-[[nodiscard]] StepCosts measure_step_costs(System& system);
+// Of so many requests that decode together, in a system with a draft whose pages nobody uses yet; it leaves some of
+// them written. The ratio is 0 where the context holds no block, or there are too few pages.
+[[nodiscard]] StepCosts measure_step_costs(System& system, int32_t requests = 1);
 
 // Pure: what DraftAccount is told. Never more than a block of so many tokens can give: its rows cost at most what as
 // many plain steps do, and more than that was measured only where other programs took the processors, which a plain

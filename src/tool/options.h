@@ -82,7 +82,8 @@ struct EngineOptions {
       "faster prompts, but a text may then depend on how prompts are cut and what else runs, and DFlash's may differ "
       "from plain decoding's");
     v("--cpu-isa", cpu_isa,
-      "auto | ref | portable | avx2 | avx512 | avx512_vnni | avx512_fp16 | amx: a lower one than the machine's best can be forced");
+      "auto | ref | portable | avx2 | avx512 | avx512_vnni | avx512_fp16 | amx: a lower one than the machine's best "
+      "can be forced");
     v("--threads", threads, "worker threads; 0: one a processor");
     v("--tp-size,--tensor-parallel-size,--tp", tp, "tensor parallel ranks");
     v("--trust-remote-code", trust_remote_code, "accepted for SGLang's sake; no code of a checkpoint is ever run");
@@ -118,7 +119,8 @@ struct EngineOptions {
       "replaces the YaRN amplitude of the draft's cos and sin; 0: by the Hugging Face rule");
     v("--speculative-min-accept-length", speculative_min_accept_length,
       "auto | 1 to 32 | 0: a text whose drafted steps give fewer tokens is decoded without a draft, but for a try now "
-      "and then; auto: as many as pay for such a step, measured at start; 0: every step has a draft");
+      "and then; auto: as many as pay for such a step, measured at start for one request and for several together; 0: "
+      "every step has a draft");
     v("--log-level", log_level, "debug | info | warning | error");
   }
 };

@@ -46,6 +46,9 @@ struct Plan {
   int64_t mask_token = 0;
   // Of a step with a draft, in plain steps; 0: drafting always pays; none: not measured yet.
   std::optional<double> draft_cost;
+  // The same of each of several requests that decode together, where that was measured.
+  std::optional<double> crowded_draft_cost;
+  int32_t crowd = 1;
   std::shared_ptr<const Checkpoint> checkpoint;
   std::shared_ptr<const Checkpoint> draft_checkpoint;
   cache::KvGeometry target_kv;

@@ -35,6 +35,29 @@ Bill bill(double step_cost, int32_t tokens, const std::function<int32_t(int32_t 
   return bill;
 }
 
+TEST(DraftCost, LiesBetweenThatOfOneAndThatOfMany) {
+  const DraftCost cost(2, 9, 8);
+  EXPECT_EQ(cost.of(0), 2);
+  EXPECT_EQ(cost.of(1), 2);
+  EXPECT_EQ(cost.of(2), 3);
+  EXPECT_EQ(cost.of(8), 9);
+  EXPECT_EQ(cost.of(100), 9);
+  const DraftCost given = 2.5;
+  for (const int32_t requests : {1, 8, 100}) EXPECT_EQ(given.of(requests), 2.5);
+}
+
+TEST(DraftAccount, AStepMayCostMoreThanTheFirstOne) {
+  DraftAccount account(2);
+  for (int32_t i = 0; i < 50; ++i) {
+    account.drafted(4);
+    ASSERT_TRUE(account.pays());
+  }
+  int32_t steps = 0;  // now in company
+  for (; account.pays(); ++steps) account.drafted(4, 6);
+  EXPECT_GE(steps, 1);
+  EXPECT_LE(steps, 4) << "what was saved up is two steps' cost";
+}
+
 TEST(DraftAccount, WithoutACostDraftingAlwaysPays) {
   DraftAccount account(0);
   for (int32_t i = 0; i < 1000; ++i) {

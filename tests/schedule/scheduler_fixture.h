@@ -41,7 +41,7 @@ class SchedulerFixture : public testing::Test {
     int32_t queued = 100;
     bool prefix_cache = true;
     int32_t chunk = 0;
-    double draft_cost = 0;
+    DraftCost draft_cost;
     TraceRecorder* trace = nullptr;
   };
 

@@ -142,6 +142,36 @@ TEST_F(SchedulerTest, DraftsAreTakenUpAgainWhenTheyStand) {
   EXPECT_EQ(usage.decode_steps, usage.verify_steps + usage.held_back_steps);
 }
 
+// A block of four tokens is worth two plain steps, what it costs one request, and not the six that it costs each of
+// eight.
+TEST_F(SchedulerTest, DraftsMayPayARequestAlone) {
+  start({.fake = {.block_tokens = 4}, .draft_cost = {2, 6, 8}});
+  stepper().accept = [](int32_t, int32_t drafts) { return drafts; };
+  const Listener alone = submit(request(prompt(5), 100));
+  expect_end(alone, FinishReason::kLength);
+  EXPECT_EQ(alone.tokens(), answer(prompt(5), 100));
+  EXPECT_EQ(alone.usage().held_back_steps, 0);
+}
+
+TEST_F(SchedulerTest, AndNotInCompany) {
+  start({.fake = {.block_tokens = 4}, .running = 8, .draft_cost = {2, 6, 8}});
+  stepper().accept = [](int32_t, int32_t drafts) { return drafts; };
+  Gate reached, go_on;
+  hold_step(0, reached, go_on);
+  std::vector<Listener> together;
+  for (int i = 0; i < 8; ++i) {
+    together.push_back(submit(request(prompt(5 + i), 100)));
+    if (i == 0) reached.pass();
+  }
+  go_on.open();
+  for (int i = 0; i < 8; ++i) {
+    const Listener& heard = together[static_cast<size_t>(i)];
+    expect_end(heard, FinishReason::kLength);
+    EXPECT_EQ(heard.tokens(), answer(prompt(5 + i), 100));
+    EXPECT_GT(heard.usage().held_back_steps, 40);
+  }
+}
+
 TEST_F(SchedulerTest, ARequestMayAskForDraftsInAllSteps) {
   start({.fake = {.block_tokens = 4}, .draft_cost = 3});
   stepper().accept = [](int32_t, int32_t) { return 0; };

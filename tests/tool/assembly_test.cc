@@ -150,9 +150,21 @@ TEST(Assembly, TheLeastAcceptLengthIsMeasuredOrGiven) {
   EXPECT_GT(measured->draft_cost.value(), 0);
   EXPECT_EQ(measured->decided("least accept length"), fmt::format("{:.2f}", *measured->draft_cost));
   EXPECT_THAT(reason(*measured, "least accept length"), AllOf(HasSubstr("a step with a draft took"), HasSubstr("ms")));
+  EXPECT_GE(measured->crowded_draft_cost.value(), *measured->draft_cost);
+  EXPECT_EQ(measured->crowd, 8);
+  EXPECT_THAT(reason(*measured, "least accept length"), HasSubstr("with 8 requests"));
+  options.max_running_requests = 3;
+  EXPECT_EQ(assembled(options)->crowd, 3);
+  options.max_running_requests = 1;
+  EXPECT_FALSE(assembled(options)->crowded_draft_cost);
+  options.max_running_requests = 8;
+  options.max_total_tokens = 256;  // less than eight blocks of their own take
+  EXPECT_FALSE(assembled(options)->crowded_draft_cost);
+  options.max_total_tokens = 0;
   options.speculative_min_accept_length = "2.5";
   const auto given = assembled(options);
   EXPECT_EQ(given->draft_cost, 2.5);
+  EXPECT_FALSE(given->crowded_draft_cost);
   EXPECT_EQ(given->decided("least accept length"), "2.5");
   EXPECT_EQ(reason(*given, "least accept length"), "as --speculative-min-accept-length says");
   options.speculative_min_accept_length = "0";
