@@ -249,9 +249,12 @@ TEST_P(GqaTest, BatchInvariantWithWindows) {
 
 // Long enough for splits of any length to be cut in several places.
 TEST_P(GqaTest, BatchInvariantOverLongContexts) {
-  AttentionOptions o = gqa_options(2, 1, 24);
-  o.lengths = {513, 9, 1100};
-  expect_attention_invariant(table(), o);
+  for (const DType store : store_types(table())) {
+    AttentionOptions o = gqa_options(2, 1, 24);
+    o.store = store;
+    o.lengths = {513, 9, 1100};
+    expect_attention_invariant(table(), o);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, GqaTest, ::testing::ValuesIn(tables_here()), table_name);

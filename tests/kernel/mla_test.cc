@@ -69,9 +69,20 @@ TEST_P(MlaTest, BatchInvariantInTheModelsShape) {
 
 // Long enough for splits of any length to be cut in several places.
 TEST_P(MlaTest, BatchInvariantOverLongContexts) {
-  AttentionOptions o{.heads = 2, .key_dim = 26, .value_dim = 20};
-  o.lengths = {513, 9, 1100};
-  expect_attention_invariant(table(), o);
+  for (const DType store : stores()) {
+    AttentionOptions o{.heads = 2, .key_dim = 26, .value_dim = 20, .store = store};
+    o.lengths = {513, 9, 1100};
+    expect_attention_invariant(table(), o);
+  }
+}
+
+TEST_P(MlaTest, LongContexts) {
+  for (const DType store : stores()) {
+    AttentionOptions o{.heads = 3, .key_dim = 80, .value_dim = 64, .store = store};
+    o.lengths = {1024, 1025, 2100};
+    const AttentionCase c(o, 97);
+    expect_attention_right(table(), c, {tail(o, 0, 2), tail(o, 1, 8), tail(o, 2, 40)}, DType::kBf16, DType::kBf16, 3);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, MlaTest, ::testing::ValuesIn(tables_here()), table_name);

@@ -64,7 +64,7 @@ class GroupAttention {
   struct alignas(64) Shared {
     TileScores scores[kWave][kQueryTiles];
     typename Core::Weights weights[kWave][kQueryTiles];
-    ChunkSums values[kMaxValueChunks];  // of all splits so far, where they are more than a wave
+    alignas(64) ChunkSums values[kMaxValueChunks];  // of all splits so far, where they are more than a wave
     float max[kWave][kMaxQueries];      // of a split
     float sum[kWave][kMaxQueries];
     float keep[kWave][kMaxQueries];  // the factor of what was folded before a split
