@@ -156,6 +156,8 @@ void HttpServer::Impl::stop(std::chrono::milliseconds drain) {
   shared_.short_handlers.join();
   shared_.io.stop();
   thread_.join();
+  error_code ignored;
+  acceptor_.close(ignored);  // where the loop ended before it came to that
   shared_.loop->shut();
 }
 
