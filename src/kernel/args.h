@@ -288,6 +288,10 @@ struct GqaAttention {
   int64_t upcoming_count = 0;
 };
 
+static inline int64_t value_dim_of(const GqaAttention& call) {
+  return call.value_dim > 0 ? call.value_dim : call.head_dim;
+}
+
 // ids[r] = the column of the largest logit, ties to the lowest column; NaN never wins (a row of NaN gives 0).
 struct Argmax {
   const float* logits = nullptr;  // [rows, columns]

@@ -22,10 +22,8 @@ void routed_ffn(ops::Exec& exec, const RoutedRecipe& routed, const RoutedWeights
   ops::linear(exec, {x, weights.router, logits});
   ops::Router router = routed.router;
   router.bias = weights.bias;
-  const bool together = weights.shared && !weights.experts.fused() && routed.shared_inter == routed.inter;
-  ops::Expert shared;
-  if (together) shared = {weights.shared->gate, weights.shared->up, weights.shared->down};
-  ops::routed_experts(exec, router, weights.experts, x, logits, h, together ? &shared : nullptr);
+  const bool together = weights.together();
+  ops::routed_experts(exec, router, weights.experts, x, logits, h, together ? &*weights.shared : nullptr);
   if (weights.shared && !together) dense_ffn(exec, *weights.shared, x, h);
 }
 

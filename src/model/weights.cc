@@ -185,7 +185,8 @@ class ReadingOrder {
     }
     if (const auto* routed = std::get_if<RoutedWeights>(&layer.ffn)) {
       call({&routed->router});
-      if (routed->shared) beside_routed(*routed->shared, std::get<RoutedRecipe>(recipe.ffn));
+      if (routed->together()) beside_routed(*routed->shared, std::get<RoutedRecipe>(recipe.ffn));
+      if (routed->shared && !routed->together()) dense(*routed->shared);
     } else {
       dense(std::get<DenseWeights>(layer.ffn));
     }

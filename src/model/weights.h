@@ -34,17 +34,16 @@ struct GqaWeights {
   Tensor k_norm;  // [head_dim], with qk_norm
 };
 
-struct DenseWeights {
-  QuantTensor gate;  // [inter, hidden]
-  QuantTensor up;    // [inter, hidden]
-  QuantTensor down;  // [hidden, inter]
-};
+using DenseWeights = ops::Expert;
 
 struct RoutedWeights {
   QuantTensor router;  // [experts, hidden]
   Tensor bias;         // [experts]
   ops::ExpertWeights experts;
   std::optional<DenseWeights> shared;
+
+  // Whether the shared expert is computed in one call with the routed ones.
+  [[nodiscard]] bool together() const { return shared && !experts.fused() && shared->gate.out == experts.inter; }
 };
 
 struct LayerWeights {

@@ -67,10 +67,7 @@ Tensor Tensor::split_last(int64_t a, int64_t b) const {
 template <class Bounds>
 static auto find(const Bounds& bounds, int count, const char* dim) -> decltype(bounds.data()) {
   for (int b = 0; b < count; ++b) {
-    if (bounds.data()[b].dim == dim) return bounds.data() + b;
-  }
-  for (int b = 0; b < count; ++b) {
-    if (std::strcmp(bounds.data()[b].dim, dim) == 0) return bounds.data() + b;
+    if (bounds.data()[b].dim == dim || std::strcmp(bounds.data()[b].dim, dim) == 0) return bounds.data() + b;
   }
   return nullptr;
 }

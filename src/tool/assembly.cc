@@ -147,16 +147,14 @@ Result<std::unique_ptr<System>> assemble(const EngineOptions& options, const Wra
 }
 
 void start_scheduler(System& system) {
+  const double cost = system.draft_cost.value_or(0);
   schedule::SchedulerOptions options{.max_running_requests = system.options.max_running_requests,
                                      .max_queued_requests = system.options.max_queued_requests,
                                      .max_context_tokens = static_cast<int32_t>(system.context_tokens),
                                      .vocab = static_cast<int32_t>(system.config.vocab_size),
                                      .prefix_cache = !system.options.disable_radix_cache,
                                      .chunk_tokens = system.options.chunked_prefill_size,
-                                     .draft_cost = system.draft_cost.value_or(0)};
-  if (system.crowded_draft_cost) {
-    options.draft_cost = {*system.draft_cost, *system.crowded_draft_cost, system.crowd};
-  }
+                                     .draft_cost = {cost, system.crowded_draft_cost.value_or(cost), system.crowd}};
   for (const int64_t id : system.config.eos_ids) options.eos_ids.push_back(static_cast<int32_t>(id));
   options.trace = &system.trace;
   system.scheduler =

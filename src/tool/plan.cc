@@ -142,8 +142,7 @@ Result<void> choose_mla_prefill(Plan& plan) {
     if (from == 0) {
       return error(
           "--enable-expanded-mla-prefill: keys of {} + {} numbers and values of {} a head are not less than a latent "
-          "of "
-          "{}, or more than kernels take; accepted: with models whose latent attention (MLA) gains by it, as "
+          "of {}, or more than kernels take; accepted: with models whose latent attention (MLA) gains by it, as "
           "DeepSeek-V3 and Kimi-K2",
           mla->nope, mla->rope, mla->v, mla->latent);
     }

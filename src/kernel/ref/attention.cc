@@ -92,7 +92,7 @@ void mla_attention(WorkerPool& pool, const MlaAttention& call) {
 
 void gqa_attention(WorkerPool& pool, const GqaAttention& call) {
   const int64_t heads_per_kv = call.heads / call.kv_heads;
-  const int64_t value_dim = call.value_dim > 0 ? call.value_dim : call.head_dim;
+  const int64_t value_dim = value_dim_of(call);
   for (int64_t i = 0; i < call.request_count; ++i) {
     const AttentionRequest& request = call.requests[i];
     if (request.row_count == 0) continue;

@@ -178,8 +178,7 @@ bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
         } else {
           expand_keys<kType, false>(e4m3, stored, rows, chunk, &running, own.keys[chunk % 4]);
         }
-        ahead.more();
-        for (int i = 0; i < kLinesAhead; ++i) ahead.ask();
+        ahead.ask(kLinesAhead);
         if (chunk > begin) multiply_keys<kTwo>(own, own.keys[(chunk - 1) % 4], chunk - 1, 0);
       }
       multiply_keys<kTwo>(own, own.keys[(end - 1) % 4], end - 1, 0);
@@ -320,8 +319,7 @@ bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
     } else {
       expand_values<kType, false>(e4m3, stored, rows, chunk, &running, own.values[step]);
     }
-    ahead.more();
-    for (int i = 0; i < kLinesAhead; ++i) ahead.ask();
+    ahead.ask(kLinesAhead);
     if (step > steps.begin) multiply_values<kTwo>(c, step - 1, 0, 0);
   }
   multiply_values<kTwo>(c, steps.end - 1, 0, 0);

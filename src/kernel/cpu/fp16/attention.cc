@@ -14,7 +14,7 @@
 #include "kernel/cpu/fp16/kernels.h"
 
 #include "kernel/cpu/generic/group_attention.h"
-#include "kernel/cpu/generic/weigh.h"
+#include "kernel/cpu/generic/vector_steps.h"
 #include "kernel/cpu/tables.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
@@ -25,9 +25,8 @@ constexpr int64_t kValuesAtOnce = 64;  // positions of which a chunk is expanded
 constexpr int kSums = 16;              // in registers
 static_assert(kMaxAttentionKeyDim % kChunk == 0 && kSplit % kValuesAtOnce == 0);
 
-struct HalfCore {
-  static constexpr int64_t kStepKeys = 16;
-  static constexpr float kScoreFactor = 1;
+// Weights take the place of the scores: each twice, as half precision, in the 32 bits of a lane.
+struct HalfCore : VectorSteps {
   static constexpr float kE4m3Factor = 256;
 
   struct alignas(64) Own {
@@ -37,18 +36,12 @@ struct HalfCore {
     _Float16 values[kValuesAtOnce][kChunk];
     void begin(const QueryGroup& group, const QueryLanes& lanes);
   };
-  struct Weights {};  // take the place of the scores: each twice, as half precision, in the 32 bits of a lane
-
-  [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
   static bool score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
                     Keys keys, TileScores* scores);
   static void weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights&, float* max, float* sum);
   static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                          int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums);
-  static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor) {
-    store_values(out, row, column, left, sums, factor);
-  }
 };
 using Own = HalfCore::Own;
 
@@ -162,13 +155,6 @@ void score_rows(const Own& own, Ahead& ahead, int64_t first, int64_t begin, int6
       __builtin_memcpy(scores[first / 16][begin + key + k] + first % 16, by_key + k * kRows, kRows * sizeof(float));
     }
   }
-}
-
-// f<rows>(first) over all queries, kMost at once, and halves of it.
-template <int kMost, class F>
-[[gnu::always_inline]] inline void in_rows(int64_t queries, const F& f, int64_t first = 0) {
-  for (; first + kMost <= queries; first += kMost) f.template operator()<kMost>(first);
-  if constexpr (kMost > 1) in_rows<kMost / 2>(queries, f, first);
 }
 
 bool HalfCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,

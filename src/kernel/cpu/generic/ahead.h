@@ -29,7 +29,12 @@ class alignas(64) Ahead {
       at_ += 64;
     }
   }
-  // Whether there is something to ask for; to be asked before a loop that calls ask().
+  // The same of up to so many, looking for more memory first.
+  [[gnu::always_inline]] inline void ask(int lines) {
+    if (!more()) return;
+    for (int i = 0; i < lines; ++i) ask();
+  }
+  // Whether there is something to ask for; looks for more memory. To be called before a loop that calls ask().
   [[gnu::always_inline]] inline bool more() { return at_ < stop_ || (next_ != end_ && find_memory(*this)); }
 
  private:
@@ -67,5 +72,8 @@ class alignas(64) Ahead {
   }
   return false;
 }
+
+// Where there is nothing to ask for: zeros, which nobody changes.
+static Ahead nothing_ahead;
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

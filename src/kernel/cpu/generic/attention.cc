@@ -11,7 +11,7 @@
 #include "kernel/cpu/generic/group_attention.h"
 #include "kernel/cpu/generic/kernels.h"
 #include "kernel/cpu/generic/math.h"
-#include "kernel/cpu/generic/weigh.h"
+#include "kernel/cpu/generic/vector_steps.h"
 
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 namespace {
@@ -19,9 +19,7 @@ namespace {
 constexpr int64_t kValuesAtOnce = 64;                       // positions of which a chunk is expanded
 constexpr int kRegisters = kGemmRows * kGemmTilesManyRows;  // sums that fit
 
-struct VectorCore {
-  static constexpr int64_t kStepKeys = 16;
-  static constexpr float kScoreFactor = 1;
+struct VectorCore : VectorSteps {
   static constexpr float kE4m3Factor = kE4m3Unit;
 
   struct alignas(64) Own {
@@ -30,16 +28,12 @@ struct VectorCore {
     float values[kValuesAtOnce][kChunk];
     void begin(const QueryGroup& group, const QueryLanes& lanes);
   };
-  struct Weights {};  // take the place of the scores
-
-  [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
   static bool score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
                     Keys keys, TileScores* scores);
   static void weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights&, float* max, float* sum);
   static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
                          int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums);
-  static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor);
 };
 using Own = VectorCore::Own;
 
@@ -107,17 +101,6 @@ void score_rows(const Own& own, Ahead& ahead, int64_t first, int64_t begin, int6
       __builtin_memcpy(scores[first / 16][begin + key + k] + first % 16, by_key + k * kRows, kRows * sizeof(float));
     }
   }
-}
-
-// f<rows>(first) over all queries, kMost (4 or 2) at once.
-template <int kMost, class F>
-[[gnu::always_inline]] inline void in_rows(int64_t queries, const F& f) {
-  int64_t first = 0;
-  for (; first + kMost <= queries; first += kMost) f.template operator()<kMost>(first);
-  if constexpr (kMost > 2) {
-    for (; first + 2 <= queries; first += 2) f.template operator()<2>(first);
-  }
-  for (; first < queries; ++first) f.template operator()<1>(first);
 }
 
 template <DType kType>
@@ -215,10 +198,6 @@ bool VectorCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, co
   return for_type(stored.store.dtype, [&]<DType kType>() {
     return add_chunk<kType>(own, ahead, stored, rows, chunk, queries, keys, weights, sums);
   });
-}
-
-void VectorCore::store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor) {
-  store_values(out, row, column, left, sums, factor);
 }
 
 }  // namespace

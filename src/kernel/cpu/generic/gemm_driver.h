@@ -104,10 +104,8 @@ static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeComput
     compute_units(call, 0, units, &first, &first_unit, compute);
     return;
   }
-  const int64_t most = workers * kMostPiecesPerWorker <= kMostOwnPieces || workers > kMostOwnPieces / 2
-                           ? workers * kMostPiecesPerWorker
-                           : kMostOwnPieces;
-  const int64_t pieces = smaller(units, most);
+  int64_t pieces = smaller(units, workers * kMostPiecesPerWorker);
+  if (workers <= kMostOwnPieces / 2) pieces = smaller(pieces, kMostOwnPieces);
   on_pieces(pool, pieces, [&](const auto& each) {
     auto compute = make_compute();
     int64_t first = 0, first_unit = 0;

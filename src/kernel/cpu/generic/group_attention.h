@@ -38,11 +38,12 @@ struct QueryLanes {
 //   kStepKeys                          runs of keys are multiples of it, unless a split's visible part ends before
 //   Own                                the memory of one worker; own.begin(group, lanes) fills it with the queries
 //   Weights                            what step 2 leaves of a tile's scores, where these do not become the weights
-//   score(own, ahead, rows of the store, where they lie, queries, keys, scores by tile) -> whether all numbers were
-//   finite kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum) kE4m3Factor of
-//   what it makes of e4m3 numbers, to get these weigh(scores, lanes, tile, factor, split_begin, keys, weights, max,
-//   sum) add_values(own, ahead, rows of the store, where they lie, chunk, queries, keys, scores, weights, sums) -> as
-//   score store(out, row, column, left, sums of a query, factor)
+//   score(own, ahead, stored rows, where they lie, queries, keys, scores by tile) -> whether all numbers were finite
+//   kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum)
+//   kE4m3Factor                        of what it makes of e4m3 numbers, to get these
+//   weigh(scores, lanes, tile, factor, split_begin, keys, weights, max, sum)
+//   add_values(own, ahead, stored rows, where they lie, chunk, queries, keys, scores, weights, sums) -> as score
+//   store(out, row, column, left, sums of a query, factor)
 // The sums of a query may lie in an order of the core's own.
 template <class Core>
 class GroupAttention {
@@ -56,7 +57,6 @@ class GroupAttention {
 
   struct alignas(64) OfWorker {
     Own own;
-    Ahead nothing;    // where there is nothing to ask for
     ChunkSums sums;   // of one split
     ChunkSums total;  // of all splits, where they are one wave
   };
@@ -65,7 +65,7 @@ class GroupAttention {
     TileScores scores[kWave][kQueryTiles];
     typename Core::Weights weights[kWave][kQueryTiles];
     alignas(64) ChunkSums values[kMaxValueChunks];  // of all splits so far, where they are more than a wave
-    float max[kWave][kMaxQueries];      // of a split
+    float max[kWave][kMaxQueries];                  // of a split
     float sum[kWave][kMaxQueries];
     float keep[kWave][kMaxQueries];  // the factor of what was folded before a split
     float add[kWave][kMaxQueries];   // and of the split
@@ -102,11 +102,7 @@ class GroupAttention {
   void fold_sums(int64_t split, int64_t query);
   void fold_all_sums();
   void compute_values(int64_t chunk, int worker);
-  Ahead& ahead_of(int worker) const {
-    if (last_wave_ && ahead_ != nullptr) return ahead_[worker];
-    worker_memory().nothing.begin(nullptr, 0, 0, 1);
-    return worker_memory().nothing;
-  }
+  Ahead& ahead_of(int worker) const { return last_wave_ && ahead_ != nullptr ? ahead_[worker] : nothing_ahead; }
   void fold_values(int64_t split, const ChunkSums& sums, ChunkSums& total) const;
   void write_results(int64_t chunk, const ChunkSums& total) const;
   void note_infinite(const StoredRows& stored, const std::byte* const (*rows)[kSplit]);

@@ -63,7 +63,7 @@ static inline Attention as_attention(const GqaAttention& c) {
           .heads = c.heads,
           .kv_heads = c.kv_heads,
           .key_dim = c.head_dim,
-          .value_dim = c.value_dim > 0 ? c.value_dim : c.head_dim,
+          .value_dim = value_dim_of(c),
           .scale = c.scale,
           .causal = c.causal,
           .window = c.window,

@@ -189,7 +189,7 @@ class IntegerMultiplier {
     add_groups<kRows>(
         block, row, tile, 0, block.groups, [&](int64_t g) __attribute__((always_inline)) {
           const std::byte* group = w + g * kNvfp4GroupBytes;
-          __builtin_prefetch(group + ahead);
+          __builtin_prefetch(group + ahead);  // 144 bytes: two lines, and a third now and then
           __builtin_prefetch(group + ahead + 64);
           if (g % 4 == 0) __builtin_prefetch(group + ahead + 128);
           return decode(group);

@@ -319,7 +319,7 @@ void gqa_attention(const GqaAttention& call, cudaStream_t stream) {
     gqa(call, stream);
     return;
   }
-  const int64_t value_dim = call.value_dim > 0 ? call.value_dim : call.head_dim;
+  const int64_t value_dim = value_dim_of(call);
   any_attention({.q = call.q,
                  .k = call.k,
                  .v = call.v,

@@ -111,8 +111,7 @@ bool fits(const PagedStore& store) {
 }  // namespace
 
 bool gqa_applies(const GqaAttention& call) {
-  const bool one_size = call.value_dim == 0 || call.value_dim == call.head_dim;
-  return one_size && (call.head_dim == 64 || call.head_dim == 128) && call.k.dtype == call.v.dtype &&
+  return value_dim_of(call) == call.head_dim && (call.head_dim == 64 || call.head_dim == 128) && call.k.dtype == call.v.dtype &&
          call.k.page_size == call.v.page_size && fits(call.k) && fits(call.v);
 }
 

@@ -7,7 +7,8 @@
 
 namespace strobe::kernel::cuda {
 
-// Whether gqa() takes the call: head_dim 64 or 128, values of the same size, bf16 or e4m3 stores whose slots start on 16 bytes, k and v alike.
+// Whether gqa() takes the call: head_dim 64 or 128, values of the same size, bf16 or e4m3 stores whose slots start on
+// 16 bytes, k and v alike.
 [[nodiscard]] bool gqa_applies(const GqaAttention& call);
 void gqa(const GqaAttention& call, cudaStream_t stream);
 

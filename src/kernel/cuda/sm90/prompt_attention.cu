@@ -373,10 +373,6 @@ __global__ void __launch_bounds__(kThreads, 1) prompt_attention_kernel(const __g
   }
 }
 
-int64_t value_dim_of(const GqaAttention& call) {
-  return call.value_dim > 0 ? call.value_dim : call.head_dim;
-}
-
 template <class C>
 void launch_prompt(const GqaAttention& call, cudaStream_t stream) {
   const auto kernel = prompt_attention_kernel<C>;

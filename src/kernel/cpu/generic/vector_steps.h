@@ -1,5 +1,5 @@
-// Steps 2 and 3 of group_attention.h as far as they are the same for cores of vector units: softmax of a tile of
-// scores, and the results.
+// What cores of vector units share of group_attention.h: softmax of a tile of scores, the results, queries taken
+// several at once.
 #pragma once
 
 #include "kernel/cpu/generic/group_attention.h"
@@ -51,13 +51,27 @@ static inline void weigh_tile(TileScores& scores, const QueryLanes& lanes, int64
   }
 }
 
-// Results of a query from its sums. Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours'
-// keys (0 * -1).
-static inline void store_values(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums,
-                                float factor) {
-  for (int64_t i = 0; i < left; i += kLanes) {
-    set(out, row, column + i, smaller(kLanes, left - i), load(sums + i) * splat(factor) + splat(0.0F));
-  }
+// f<rows>(first) over all queries, kMost at once, then halves of it.
+template <int kMost, class F>
+[[gnu::always_inline]] static inline void in_rows(int64_t queries, const F& f, int64_t first = 0) {
+  for (; first + kMost <= queries; first += kMost) f.template operator()<kMost>(first);
+  if constexpr (kMost > 1) in_rows<kMost / 2>(queries, f, first);
 }
+
+// What is the same for all cores of vector units.
+struct VectorSteps {
+  static constexpr int64_t kStepKeys = 16;
+  static constexpr float kScoreFactor = 1;
+  struct Weights {};  // take the place of the scores
+
+  [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
+  // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).
+  [[gnu::always_inline]] static inline void store(const Rows& out, int64_t row, int64_t column, int64_t left,
+                                                  const float* sums, float factor) {
+    for (int64_t i = 0; i < left; i += kLanes) {
+      set(out, row, column + i, smaller(kLanes, left - i), load(sums + i) * splat(factor) + splat(0.0F));
+    }
+  }
+};
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE
