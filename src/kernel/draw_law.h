@@ -25,21 +25,26 @@ constexpr uint64_t high_product(uint64_t a, uint64_t b) {
   return static_cast<uint64_t>(static_cast<DrawWide>(a) * b >> 64);
 }
 
+// ln(2)^k / k! in units of 2^-64, k = 12 down to 1.
+struct PowerTerms {
+  uint64_t of[12] = {0x1c3bd650ULL,        0x1e8cac735ULL,       0x1e4cf5158bULL,       0x1b5253d395eULL,
+                     0x162c0223a5c8ULL,    0xffe5fe2c4586ULL,    0xa184897c363c3ULL,    0x5761ff9e299cc4ULL,
+                     0x276556df749cee5ULL, 0xe35846b82505fc5ULL, 0x3d7f7bff058b1d50ULL, 0xb17217f7d1cf79abULL};
+};
+
 // 2^x - 1 for x = fraction / 2^64, in the same unit, within 2^-39 and never falling: Taylor's series in Horner's form.
 constexpr uint64_t power_of_two_rest(uint64_t fraction) {
-  // ln(2)^k / k! in units of 2^-64, k = 12 down to 1.
-  constexpr uint64_t kTerms[] = {0x1c3bd650ULL,        0x1e8cac735ULL,        0x1e4cf5158bULL,
-                                 0x1b5253d395eULL,     0x162c0223a5c8ULL,     0xffe5fe2c4586ULL,
-                                 0xa184897c363c3ULL,   0x5761ff9e299cc4ULL,   0x276556df749cee5ULL,
-                                 0xe35846b82505fc5ULL, 0x3d7f7bff058b1d50ULL, 0xb17217f7d1cf79abULL};
+  constexpr PowerTerms kTerms;
   uint64_t sum = 0;
-  for (const uint64_t term : kTerms) sum = high_product(sum, fraction) + term;
+  for (const uint64_t term : kTerms.of) sum = high_product(sum, fraction) + term;
   return high_product(sum, fraction);
 }
 
+inline constexpr double kHalvings = 1.4426950408889634;  // of a weight per unit of a logit: 1 / ln(2)
+
 // Of a logit at most `largest`, which is finite. 0 for NaN and -infinity. temperature: above 0
 constexpr uint64_t draw_weight(float logit, float largest, float temperature) {
-  const double halvings = static_cast<double>((largest - logit) / temperature) * 1.4426950408889634;  // 1 / ln(2)
+  const double halvings = static_cast<double>((largest - logit) / temperature) * kHalvings;
   if (!(halvings <= kDrawBits)) return 0;
   const auto fixed = static_cast<uint64_t>(halvings * 0x1p56);
   const uint64_t fraction = fixed << 8;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "chi_square.h"
+#include "kernel/quick_draw.h"
 
 namespace strobe::engine {
 namespace {
@@ -279,6 +280,56 @@ TEST(DrawWeight, NeverFallsWithTheLogitAndHasItsEnds) {
     const float logit = next;
     next = std::nextafter(logit, 0.0F);
     EXPECT_LE(kernel::draw_weight(logit, 0, 1), kernel::draw_weight(next, 0, 1)) << logit;
+  }
+}
+
+// The share of the logits that floating point leaves to the law.
+double share_left_by_quick_draw(float largest, float temperature, const std::vector<float>& logits) {
+  constexpr kernel::QuickTerms kTerms;
+  const kernel::QuickDraw quick(largest, temperature);
+  int left = 0;
+  for (const float logit : logits) {
+    uint64_t weight = 0;
+    if (!quick.weight(logit, kTerms, weight)) {
+      ++left;
+      continue;
+    }
+    EXPECT_EQ(weight, kernel::draw_weight(logit, largest, temperature))
+        << largest << ", " << logit << ", " << temperature;
+  }
+  return left / static_cast<double>(logits.size());
+}
+
+TEST(QuickDraw, IsTheLaw) {
+  std::mt19937 random(12);
+  std::uniform_real_distribution<float> even(0, 1);
+  for (const float temperature : {1.0F, 0.1F, 0.7F, 1.3F, 0.99999994F, 3.0F, 1e-6F, 2e-9F, 1e9F}) {
+    for (const float largest : {0.0F, -7.25F, 31.7F}) {
+      std::vector<float> logits;
+      for (int i = 0; i < 20000; ++i) logits.push_back(largest - temperature * 44 * even(random));
+      const double left = share_left_by_quick_draw(largest, temperature, logits);
+      // A colder one leaves few steps between the largest logit and the last that has a weight.
+      if (temperature > 0.01F) {
+        EXPECT_LT(left, 0.001) << temperature;
+      }
+      logits.clear();
+      for (int i = 0; i < 20000; ++i) {
+        // Near whole powers of two, where a weight changes its exponent, and near the largest.
+        const auto edge = static_cast<float>(largest - temperature * std::floor(43 * even(random)) * std::log(2.0));
+        const float near = largest - temperature * std::exp2(-40 * even(random));
+        for (const float logit : {std::nextafter(edge, -kInf), edge, std::nextafter(edge, kInf), near}) {
+          if (logit <= largest) logits.push_back(logit);
+        }
+      }
+      for (const float logit : {largest, -kInf, kNan, -3e38F}) logits.push_back(logit);
+      share_left_by_quick_draw(largest, temperature, logits);
+    }
+  }
+}
+
+TEST(QuickDraw, LeavesToTheLawWhatItCannotDivide) {
+  for (const float temperature : {1e-10F, 1e-40F, 3e38F}) {
+    EXPECT_EQ(share_left_by_quick_draw(2, temperature, {2, 1.5F, -kInf, kNan}), 1);
   }
 }
 

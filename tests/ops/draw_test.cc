@@ -157,7 +157,7 @@ TEST_P(DrawOnDevice, IsTheReferenceTokenForToken) {
 
 TEST_P(DrawOnDevice, FiltersCutWhereTheReferenceCuts) {
   // Every token as likely: ties decide by id; then weights of few values.
-  for (const int64_t columns : {50, 5000}) {
+  for (const int64_t columns : {50, 5000, 9000}) {
     Call call = some_call(40, 2, columns, 3);
     for (size_t i = 0; i < call.logits.size(); ++i) call.logits[i] = i % 3 == 0 ? 0.0F : -1.0F;
     for (int64_t s = 0; s < 40; ++s) {
@@ -170,6 +170,28 @@ TEST_P(DrawOnDevice, FiltersCutWhereTheReferenceCuts) {
     }
     call.best = best_of(call);
     EXPECT_EQ(run(call), by_reference(call)) << columns;
+  }
+}
+
+// Small enough for a race checker: each filter with few weights where it cuts and with more than one block sorts, of
+// many values or of one.
+TEST_P(DrawOnDevice, EveryWayToACut) {
+  for (const int64_t columns : {40, 2600}) {
+    for (const bool all_equal : {false, true}) {
+      Call call = some_call(6, 1, columns, 9);
+      call.block_tokens = {1, 1, 1, 1, 1, 1};
+      const auto most = static_cast<int32_t>(columns - columns / 10);
+      call.params = {{.temperature = 1},
+                     {.temperature = 1, .top_k = 5},
+                     {.temperature = 1, .top_p = 0.6F, .top_k = 30},
+                     {.temperature = 2, .top_p = 0.9F},
+                     {.temperature = 1, .min_p = 0.01F},
+                     {.temperature = 30, .top_p = 0.95F, .top_k = most}};
+      for (size_t s = 0; s < 6; ++s) call.params[s].seed = s + 1;
+      if (all_equal) std::fill(call.logits.begin(), call.logits.end(), 0.5F);
+      call.best = best_of(call);
+      EXPECT_EQ(run(call), by_reference(call)) << columns << " columns, all equal: " << all_equal;
+    }
   }
 }
 
