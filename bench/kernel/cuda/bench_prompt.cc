@@ -1,5 +1,5 @@
 // Attention of a prompt's chunk: 2,048 rows of 64 heads, whose last one stands at the end of `context` positions.
-// Beside it belongs FlashAttention-3 (forward, causal, the same shapes), which bench/peers/gpu does not measure yet.
+// cuDNN beside it: bench/peers/gpu/bench_prompt.py.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include "kernel/cuda/sm90/mla_decode.h"
 #include "kernel/cuda/sm90/nvfp4_moe.h"
 #include "kernel/cuda/sm90/nvfp4_pack.h"
+#include "kernel/cuda/sm90/prompt_attention.h"
 
 namespace {
 
@@ -70,6 +71,44 @@ __attribute__((visibility("default"))) void strobe_mla_decode(const StrobeMla* c
                 .rope = kMlaRope,
                 .scale = call->scale},
                workspace, static_cast<cudaStream_t>(stream));
+  });
+}
+
+// The last `rows` rows of a prompt of `context` positions, every head with keys and values of its own.
+struct StrobePrompt {
+  const void* q;         // [rows, heads, key_dim] bf16
+  void* k;               // [context, heads, key_dim] bf16
+  void* v;               // [context, heads, value_dim] bf16
+  const void* requests;  // one kernel::AttentionRequest
+  void* out;             // [rows, heads, value_dim] bf16
+  int64_t rows, context, heads, key_dim, value_dim;
+  float scale;
+};
+
+__attribute__((visibility("default"))) void strobe_prompt_attention(const StrobePrompt* call, void* stream) {
+  using namespace strobe;
+  or_abort("strobe_prompt_attention", [&] {
+    const auto store = [&](void* data, int64_t dim) {
+      return kernel::PagedStore{.data = data,
+                                .dtype = DType::kBf16,
+                                .dim = call->heads * dim,
+                                .page_size = static_cast<int32_t>(call->context)};
+    };
+    kernel::cuda::sm90::prompt_attention(
+        {.q = {.data = const_cast<void*>(call->q), .dtype = DType::kBf16, .stride = call->heads * call->key_dim},
+         .k = store(call->k, call->key_dim),
+         .v = store(call->v, call->value_dim),
+         .requests = static_cast<const kernel::AttentionRequest*>(call->requests),
+         .request_count = 1,
+         .out = {.data = call->out, .dtype = DType::kBf16, .stride = call->heads * call->value_dim},
+         .rows = call->rows,
+         .heads = call->heads,
+         .kv_heads = call->heads,
+         .head_dim = call->key_dim,
+         .value_dim = call->value_dim,
+         .scale = call->scale,
+         .prompt = true},
+        static_cast<cudaStream_t>(stream));
   });
 }
 
