@@ -1,7 +1,7 @@
 // Attention with the tile unit: the three steps of generic/group_attention.h.
 //
-// 1. Scores^T[key, query] = keys . queries^T, 32 keys at a time, so that a query is a lane of what follows. Stored rows
-//    become bf16 rows of 16-key tiles (first operand) just before they are multiplied.
+// 1. Scores^T[key, query] = keys . queries^T, so that a query is a lane of what follows. Stored rows become bf16 rows of
+//    16-key tiles (first operand) just before they are multiplied.
 // 2. Softmax down the lanes: maximum over the split, then weights 2^(score - maximum) rounded to bf16, their sum, and a
 //    transpose into tiles [query, key].
 // 3. values[query, column] = weights . stored values, 64 columns at a time over all keys of the split: the sums of up
@@ -9,9 +9,15 @@
 //    operand): keeping the expanded rows of step 1 instead would cost more, as their 256 KiB miss L1 on the way out and
 //    on the way in. Splits are folded 64 columns at a time too, while these are in L1.
 //
+// Expanding is work for the vector units. In steps 1 and 3 the tile unit multiplies what was expanded before,
+// instruction by instruction between the expansions: one after the other their times would add up, the out-of-order
+// window being shorter than either.
+//
 // Per position of MLA (576 numbers, 512 of them values): 576 bytes of e4m3 read; 9 + 8 chunks of 13 to 15 vector
-// operations, about 120 cycles; 18 + 32/2 multiplications per 16 queries and 16 keys: 34 cycles for 16 queries, 136
+// operations, about 100 cycles; 18 + 32/2 multiplications per 16 queries and 16 keys: 34 cycles for 16 queries, 136
 // for 64.
+#include <utility>
+
 #include "kernel/cpu/amx/kernels.h"
 #include "kernel/cpu/amx/operands.h"
 #include "kernel/cpu/amx/tiles.h"
@@ -23,30 +29,64 @@ namespace {
 constexpr int64_t kSplitSteps = kSplit / kTileKeys;
 constexpr int kLinesAhead = 12;  // that are asked for with each chunk of 32 stored rows (generic/ahead.h)
 
+// x = n + f, |f| <= 1/2; x below -200 counts as that.
+struct Powers {
+  __m512 n;
+  __m512 f;
+
+  [[gnu::always_inline]] explicit inline Powers(__m512 x) {
+    const __m512 t = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // in this order a NaN in x passes
+    n = _mm512_roundscale_ps(t, 0);
+    f = _mm512_sub_ps(t, n);
+  }
+};
+
 // 2^x within 2e-7, for x <= 0: NaN stays NaN, far below gives 0, 0 gives 1 exactly.
 [[gnu::always_inline]] inline __m512 power_of_two(__m512 x) {
-  const __m512 t = _mm512_max_ps(_mm512_set1_ps(-200.0F), x);  // in this order a NaN in x passes
-  const __m512 n = _mm512_roundscale_ps(t, 0);
-  const __m512 f = _mm512_sub_ps(t, n);
+  const Powers parts(x);
+  const __m512 f = parts.f;
   __m512 p = _mm512_set1_ps(1.33335581e-3F);  // ln(2)^k / k!
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.61812911e-3F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.55041087e-2F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40226507e-1F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93147181e-1F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0F));
-  return _mm512_scalef_ps(p, n);
+  return _mm512_scalef_ps(p, parts.n);
+}
+
+// The same within 1.1e-4, for what is rounded to bf16 (within 2e-3): least largest error of a cubic that is 1 at 0.
+[[gnu::always_inline]] inline __m512 rough_power_of_two(__m512 x) {
+  const Powers parts(x);
+  const __m512 f = parts.f;
+  __m512 p = _mm512_set1_ps(5.5008971e-2F);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.42211060e-1F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93282933e-1F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0F));
+  return _mm512_scalef_ps(p, parts.n);
 }
 
 struct TileCore {
   static constexpr int64_t kStepKeys = kTileKeys;
   static constexpr float kScoreFactor = 1.44269504088896341F;  // log2(e)
   static constexpr float kE4m3Factor = 1;
+  static constexpr int64_t kFewestQueries = 32;
 
   struct alignas(64) Own {
     std::byte queries[kQueryTiles][2 * kMaxKeyChunks][kTileBytes];  // [32 numbers in pairs][16 queries]
-    std::byte keys[4][2][2][kTileBytes];                            // chunk, half of it, 16 keys
-    std::byte values[kSplitSteps][4][kTileBytes];                   // of one chunk: [32 keys in pairs][16 columns]
+    std::byte keys[2][4][kTileBytes];                               // one chunk of up to 32 keys
+    std::byte values[2][kSplitSteps][4][kTileBytes];                // of one chunk: [32 keys in pairs][16 columns]
+    int64_t room = 0;                                               // of values: which is the unit's
+    TileRows configured;                                            // rows of the registers
     void begin(const QueryGroup& group, const QueryLanes& lanes);
+    void set_rows(TileRows wanted);
+  };
+  // While it lives, a worker may use the tile unit.
+  class Session {
+   public:
+    explicit Session(Own& own) { own.configured = {}; }
+    ~Session() { release_tiles(); }
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
   };
   struct alignas(64) Weights {
     std::byte steps[kSplitSteps][kTileBytes];  // [16 queries][32 keys]
@@ -57,8 +97,9 @@ struct TileCore {
                     Keys keys, TileScores* scores);
   static void weigh(const TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights& weights, float* max, float* sum);
-  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
-                         int64_t queries, Keys keys, const TileScores* scores, const Weights* weights, ChunkSums& sums);
+  static bool begin_values(Own& own, const StoredRows& stored, const ValueUnit& unit);
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
+                         int64_t queries, const TileScores* scores, const Weights* weights, ChunkSums& sums);
   static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor);
 };
 using Own = TileCore::Own;
@@ -110,88 +151,140 @@ void TileCore::Own::begin(const QueryGroup& group, const QueryLanes& lanes) {
   tile_zero<3>();
 }
 
+void TileCore::Own::set_rows(TileRows wanted) {
+  if (wanted.first == configured.first && wanted.second == configured.second) return;
+  configure_tiles(wanted);
+  configured = wanted;
+}
+
 // ---------------------------------------------------------------------------------------------------- step 1: scores
 
-// One chunk's share of the scores of 32 keys and the queries of tiles `tile` and, if kTwo, tile + 1.
-template <bool kTwo>
-[[gnu::always_inline]] inline void multiply_keys(const Own& own, const std::byte (*keys)[2][kTileBytes], int64_t chunk,
-                                                 int64_t tile) {
-  for (int64_t half = 0; half < 2; ++half) {
-    tile_load<4>(keys[half][0], kTileStride);
-    tile_load<6>(own.queries[tile][2 * chunk + half], kTileStride);
-    tile_multiply<0, 4, 6>();
-    tile_load<5>(keys[half][1], kTileStride);
-    tile_multiply<2, 5, 6>();
-    if constexpr (kTwo) {
-      tile_load<7>(own.queries[tile + 1][2 * chunk + half], kTileStride);
-      tile_multiply<1, 4, 7>();
-      tile_multiply<3, 5, 7>();
+// By the number of query tiles. Up to two meet 32 keys at a time, and sums stay in registers over all chunks: 36 KiB of
+// MLA's queries stay in L1. More do not fit there: four meet 16 keys, three chunks at a time through all keys of a run
+// (24 KiB of queries), the sums waiting in memory in between.
+template <int kTiles>
+struct ScoreShape {
+  static constexpr int64_t kKeyTiles = kTiles == 4 ? 1 : 2;
+  static constexpr int64_t kKeys = 16 * kKeyTiles;
+  static constexpr int64_t kHalf = kKeyTiles * kTileBytes;  // from low numbers to high ones
+  static constexpr int64_t kChunksAtOnce = kTiles == 4 ? 3 : kMaxKeyChunks;
+};
+
+// One chunk of some keys.
+struct ScoreUnit {
+  const std::byte* tiles = nullptr;  // low numbers, then high ones
+  int64_t chunk = 0;
+  int64_t key = 0;
+  bool first = false, last = false;  // of those that are summed up in registers
+};
+
+// Sums so far into registers, or from them: of key tile k and query tile t in register 2 k + t, or t of four.
+template <int kTiles, bool kLoad>
+[[gnu::always_inline]] inline void move_scores(TileScores* scores, int64_t key) {
+  const auto move = [&]<int kRegister>(int64_t tile, int64_t key_tile) __attribute__((always_inline)) {
+    float* at = scores[tile][key + 16 * key_tile];
+    kLoad ? tile_load<kRegister>(at, kTileStride) : tile_store<kRegister>(at, kTileStride);
+  };
+  move.template operator()<0>(0, 0);
+  if constexpr (kTiles > 1) move.template operator()<1>(1, 0);
+  if constexpr (kTiles < 4) move.template operator()<2>(0, 1);
+  if constexpr (kTiles == 2) move.template operator()<3>(1, 1);
+  if constexpr (kTiles == 4) move.template operator()<2>(2, 0);
+  if constexpr (kTiles == 4) move.template operator()<3>(3, 0);
+}
+
+// A unit's share of the scores, in kParts parts of one multiplication (at least where there are several query tiles).
+constexpr int kParts = 8;
+
+template <int kTiles, int kPart>
+[[gnu::always_inline]] inline void score_part(const Own& own, const ScoreUnit& u, TileScores* scores) {
+  if constexpr (kPart == 0) {
+    if (u.first && u.chunk == 0) {
+      zero_sums();
+    } else if (u.first) {
+      move_scores<kTiles, true>(scores, u.key);
     }
   }
-}
-
-template <bool kTwo>
-[[gnu::always_inline]] inline void store_scores(TileScores* scores, int64_t key, int64_t tile) {
-  tile_store<0>(scores[tile][key], kTileStride);
-  tile_store<2>(scores[tile][key + 16], kTileStride);
-  if constexpr (kTwo) {
-    tile_store<1>(scores[tile + 1][key], kTileStride);
-    tile_store<3>(scores[tile + 1][key + 16], kTileStride);
+  constexpr int kHalf = kPart / 4, kStep = kPart % 4;
+  const std::byte* keys = u.tiles + kHalf * ScoreShape<kTiles>::kHalf;
+  const auto queries = [&](int64_t tile) __attribute__((always_inline)) { return own.queries[tile][2 * u.chunk + kHalf]; };
+  if constexpr (kTiles == 4) {
+    constexpr int kQueries = 6 + kStep % 2;
+    if constexpr (kStep == 0) tile_load<4>(keys, kTileStride);
+    tile_load<kQueries>(queries(kStep), kTileStride);
+    tile_multiply<kStep, 4, kQueries>();
+  } else if constexpr (kStep == 0) {
+    tile_load<4>(keys, kTileStride);
+    tile_load<6>(queries(0), kTileStride);
+    tile_multiply<0, 4, 6>();
+  } else if constexpr (kStep == 1) {
+    tile_load<5>(keys + kTileBytes, kTileStride);
+    tile_multiply<2, 5, 6>();
+  } else if constexpr (kTiles == 2 && kStep == 2) {
+    tile_load<7>(queries(1), kTileStride);
+    tile_multiply<1, 4, 7>();
+  } else if constexpr (kTiles == 2) {
+    tile_multiply<3, 5, 7>();
+  }
+  if constexpr (kPart == kParts - 1) {
+    if (u.last) move_scores<kTiles, false>(scores, u.key);
   }
 }
 
-// Sums so far, or zeros before the first chunk.
-template <bool kTwo>
-[[gnu::always_inline]] inline void load_scores(const TileScores* scores, bool first, int64_t key, int64_t tile) {
-  if (first) return zero_sums();
-  tile_load<0>(scores[tile][key], kTileStride);
-  tile_load<2>(scores[tile][key + 16], kTileStride);
-  if constexpr (kTwo) {
-    tile_load<1>(scores[tile + 1][key], kTileStride);
-    tile_load<3>(scores[tile + 1][key + 16], kTileStride);
-  }
+// f<part>() for all of them.
+template <class F>
+[[gnu::always_inline]] inline void for_parts(const F& f) {
+  [&]<int... kPart>(std::integer_sequence<int, kPart...>) __attribute__((always_inline)) {
+    (f.template operator()<kPart>(), ...);
+  }(std::make_integer_sequence<int, kParts>());
 }
 
-// A run of steps of one split. One tile of queries (18 KiB for MLA) stays in L1, and sums stay in registers over all
-// chunks. More do not fit: they take three chunks at a time through all steps (24 KiB of queries, 12 of keys), the sums
-// waiting in memory in between. Multiplications follow the expansion one chunk behind, so that tile loads find its
-// stores in L1.
-template <DType kType, bool kTwo>
-bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* key_rows, int64_t tiles,
-               Keys keys, TileScores* scores) {
-  constexpr int64_t kChunksAtOnce = kTwo ? 3 : kMaxKeyChunks;
-  const E4m3Expander e4m3 = E4m3Expander::make();
-  __m512i running = _mm512_setzero_si512();
-  for (int64_t begin = 0; begin < stored.chunks(); begin += kChunksAtOnce) {
-    const int64_t end = smaller(begin + kChunksAtOnce, stored.chunks());
-    for (int64_t key = keys.begin; key < keys.end; key += kTileKeys) {
+template <int kTiles, bool kWhole, DType kType>
+[[gnu::always_inline]] inline void expand_and_score(Expansion<kType>& expansion, const Own& own,
+                                                    const ScoreUnit& before, TileScores* scores) {
+  using Shape = ScoreShape<kTiles>;
+  for_parts([&]<int kPart>() __attribute__((always_inline)) {
+    expansion.template keys<kWhole>((kPart + 1) * Shape::kKeys / kParts, Shape::kHalf);
+    if (before.tiles != nullptr) score_part<kTiles, kPart>(own, before, scores);
+  });
+}
+
+// A run of steps of one split: its units one after the other, each multiplied while the next is expanded.
+template <DType kType, int kTiles>
+bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* key_rows, Keys keys,
+               TileScores* scores) {
+  using Shape = ScoreShape<kTiles>;
+  Expansion<kType> expansion;
+  ScoreUnit before;
+  int64_t room = 0;
+  for (int64_t begin = 0; begin < stored.chunks(); begin += Shape::kChunksAtOnce) {
+    const int64_t end = smaller(begin + Shape::kChunksAtOnce, stored.chunks());
+    for (int64_t key = keys.begin; key < keys.end; key += Shape::kKeys) {
       const std::byte* const* rows = key_rows + key;
       // The rows of the next step, in as many parts as there are chunks; later chunks find them in L2.
-      const int64_t rows_ahead = begin == 0 && key + kTileKeys < keys.end ? kTileKeys : 0;
-      load_scores<kTwo>(scores, begin == 0, key, 0);
-      // Four chunks' room goes round: nothing older is asked for again.
+      const int64_t rows_ahead = begin == 0 && key + Shape::kKeys < keys.end ? Shape::kKeys : 0;
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t first = rows_ahead * chunk / end;
-        stored.prefetch(rows + kTileKeys + first, rows_ahead * (chunk + 1) / end - first);
-        if (whole(stored, chunk)) {
-          expand_keys<kType, true>(e4m3, stored, rows, chunk, &running, own.keys[chunk % 4]);
+        stored.prefetch(rows + Shape::kKeys + first, rows_ahead * (chunk + 1) / end - first);
+        ahead.ask(kLinesAhead * static_cast<int>(Shape::kKeys) / static_cast<int>(kTileKeys));
+        const ScoreUnit unit = {.tiles = own.keys[room][0],
+                                .chunk = chunk,
+                                .key = key,
+                                .first = chunk == begin,
+                                .last = chunk + 1 == end};
+        expansion.begin(stored, rows, chunk, own.keys[room][0]);
+        if (expansion.whole()) {
+          expand_and_score<kTiles, true>(expansion, own, before, scores);
         } else {
-          expand_keys<kType, false>(e4m3, stored, rows, chunk, &running, own.keys[chunk % 4]);
+          expand_and_score<kTiles, false>(expansion, own, before, scores);
         }
-        ahead.ask(kLinesAhead);
-        if (chunk > begin) multiply_keys<kTwo>(own, own.keys[(chunk - 1) % 4], chunk - 1, 0);
-      }
-      multiply_keys<kTwo>(own, own.keys[(end - 1) % 4], end - 1, 0);
-      store_scores<kTwo>(scores, key, 0);
-      if constexpr (kTwo) {
-        if (tiles <= 2) continue;
-        load_scores<true>(scores, begin == 0, key, 2);
-        for (int64_t chunk = begin; chunk < end; ++chunk) multiply_keys<true>(own, own.keys[chunk % 4], chunk, 2);
-        store_scores<true>(scores, key, 2);
+        before = unit;
+        room ^= 1;
       }
     }
   }
-  return !has_infinite<kType>(running);
+  for_parts([&]<int kPart>() __attribute__((always_inline)) { score_part<kTiles, kPart>(own, before, scores); });
+  return !has_infinite<kType>(expansion.largest);
 }
 
 // --------------------------------------------------------------------------------------------------- step 2: weights
@@ -234,8 +327,8 @@ void weigh_tile(const TileScores& scores, const VisibleLanes& visible, float fac
       __m512i both[2];
       for (int64_t parity = 0; parity < 2; ++parity) {
         const int64_t key = begin + 2 * i + parity;
-        const __m512 x = _mm512_mul_ps(_mm512_load_ps(scores[key]), scale);
-        const __m512i weight = _mm512_castps_si512(power_of_two(_mm512_sub_ps(x, max)));
+        const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores[key]), scale, max);
+        const __m512i weight = _mm512_castps_si512(rough_power_of_two(x));
         // Positive: half a unit up and cut is round to nearest.
         const __m512i rounded = _mm512_add_epi32(weight, half_unit);
         both[parity] = kMasked ? _mm512_maskz_and_epi32(visible.see(split_begin + key), rounded, upper)
@@ -255,41 +348,51 @@ void weigh_tile(const TileScores& scores, const VisibleLanes& visible, float fac
 
 // ---------------------------------------------------------------------------------------------------- step 3: values
 
-// Steps of a split; its weights, and the expanded values of a chunk of it.
-struct Steps {
-  int64_t begin = 0, end = 0;
-};
+constexpr int64_t kPairsAStep = kTileKeys / 2;
+
+static int64_t steps_of(const ValueUnit& unit) {
+  return (unit.keys.end - unit.keys.begin) / kTileKeys;
+}
+
+// One chunk of one split.
 struct ChunkOfSplit {
   const Weights* weights;  // by query tile
+  int64_t first_step;      // of them
   const std::byte (*values)[4][kTileBytes];
+  int64_t steps;
   float (*sums)[kChunk];
 };
 
-// One step's share of one chunk's columns: of one query tile and four column tiles, or of two and two.
-template <bool kTwo>
-[[gnu::always_inline]] inline void multiply_values(const ChunkOfSplit& c, int64_t step, int64_t tile, int64_t column) {
-  tile_load<4>(c.weights[tile].steps[step], kTileStride);
-  tile_load<6>(c.values[step][column], kTileStride);
-  tile_multiply<0, 4, 6>();
-  tile_load<7>(c.values[step][column + 1], kTileStride);
-  tile_multiply<1, 4, 7>();
-  if constexpr (kTwo) {
-    tile_load<5>(c.weights[tile + 1].steps[step], kTileStride);
-    tile_multiply<2, 5, 6>();
-    tile_multiply<3, 5, 7>();
-  } else {
-    tile_load<6>(c.values[step][column + 2], kTileStride);
-    tile_multiply<2, 4, 6>();
-    tile_load<7>(c.values[step][column + 3], kTileStride);
-    tile_multiply<3, 4, 7>();
+// The sums of query tile kTile from column tile kColumn of the chunk on: of one query tile and four column tiles, or of
+// two and two. After each multiplication meanwhile() is called.
+template <int kTile, int kColumn, bool kTwo, class Meanwhile>
+[[gnu::always_inline]] inline void add_columns(const ChunkOfSplit& c, const Meanwhile& meanwhile) {
+  zero_sums();
+  for (int64_t step = 0; step < c.steps; ++step) {
+    const std::byte(*values)[kTileBytes] = c.values[step] + kColumn;
+    tile_load<4>(c.weights[kTile].steps[c.first_step + step], kTileStride);
+    tile_load<6>(values[0], kTileStride);
+    tile_multiply<0, 4, 6>();
+    meanwhile();
+    tile_load<7>(values[1], kTileStride);
+    tile_multiply<1, 4, 7>();
+    meanwhile();
+    if constexpr (kTwo) {
+      tile_load<5>(c.weights[kTile + 1].steps[c.first_step + step], kTileStride);
+      tile_multiply<2, 5, 6>();
+      meanwhile();
+      tile_multiply<3, 5, 7>();
+    } else {
+      tile_load<6>(values[2], kTileStride);
+      tile_multiply<2, 4, 6>();
+      meanwhile();
+      tile_load<7>(values[3], kTileStride);
+      tile_multiply<3, 4, 7>();
+    }
+    meanwhile();
   }
-}
-
-// The sums of query tile `tile` (and the next) from column tile `column` of the chunk on.
-template <bool kTwo>
-[[gnu::always_inline]] inline void store_values(const ChunkOfSplit& c, int64_t tile, int64_t column) {
   constexpr int64_t kStride = kChunk * 4;
-  float* to = c.sums[tile * 16] + column * 16;
+  float* to = c.sums[kTile * 16] + kColumn * 16;
   float* third = kTwo ? to + 16 * kChunk : to + 32;
   tile_store<0>(to, kStride);
   tile_store<1>(to + 16, kStride);
@@ -297,55 +400,51 @@ template <bool kTwo>
   tile_store<3>(third + 16, kStride);
 }
 
-template <bool kTwo>
-[[gnu::always_inline]] inline void multiply_expanded(const ChunkOfSplit& c, Steps steps, int64_t tile, int64_t column) {
-  zero_sums();
-  for (int64_t step = steps.begin; step < steps.end; ++step) multiply_values<kTwo>(c, step, tile, column);
-  store_values<kTwo>(c, tile, column);
+// A unit by itself.
+template <DType kType>
+bool expand_values(const StoredRows& stored, const ValueUnit& unit, std::byte (*values)[4][kTileBytes]) {
+  Expansion<kType> expansion;
+  expansion.begin(stored, unit.rows + unit.keys.begin, unit.chunk, values[0][0]);
+  const int64_t pairs = steps_of(unit) * kPairsAStep;
+  expansion.whole() ? expansion.template pairs<true>(pairs) : expansion.template pairs<false>(pairs);
+  return !has_infinite<kType>(expansion.largest);
 }
 
-// One chunk of a split. Its first columns are multiplied while it is expanded, one step behind; the others afterwards,
-// in an order in which each pass finds half of its operands in L1.
-template <DType kType, bool kTwo>
-bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* value_rows, int64_t chunk,
-               int64_t tiles, Steps steps, const ChunkOfSplit& c) {
-  const E4m3Expander e4m3 = E4m3Expander::make();
-  __m512i running = _mm512_setzero_si512();
-  zero_sums();
-  for (int64_t step = steps.begin; step < steps.end; ++step) {
-    const std::byte* const* rows = value_rows + step * kTileKeys;
-    if (whole(stored, chunk)) {
-      expand_values<kType, true>(e4m3, stored, rows, chunk, &running, own.values[step]);
-    } else {
-      expand_values<kType, false>(e4m3, stored, rows, chunk, &running, own.values[step]);
-    }
-    ahead.ask(kLinesAhead);
-    if (step > steps.begin) multiply_values<kTwo>(c, step - 1, 0, 0);
+// All sums of a unit, `pairs` pairs of the next being expanded meanwhile; in an order in which each pass finds half of
+// its operands in L1.
+template <int kTiles, DType kType>
+void add_unit(const ChunkOfSplit& c, Ahead& ahead, Expansion<kType>& next, int64_t pairs) {
+  constexpr int64_t kPasses = kTiles;
+  const int64_t at_once = divide_up(pairs, kPasses * c.steps * 4);
+  const auto expand = [&]() __attribute__((always_inline)) {
+    next.template pairs<true>(smaller(next.at + at_once, pairs));
+  };
+  ahead.ask(static_cast<int>(c.steps) * kLinesAhead);
+  add_columns<0, 0, (kTiles > 1)>(c, expand);
+  if constexpr (kTiles == 4) {
+    add_columns<2, 0, true>(c, expand);
+    add_columns<2, 2, true>(c, expand);
   }
-  multiply_values<kTwo>(c, steps.end - 1, 0, 0);
-  store_values<kTwo>(c, 0, 0);
-  if constexpr (kTwo) {
-    if (tiles > 2) {
-      multiply_expanded<true>(c, steps, 2, 0);
-      multiply_expanded<true>(c, steps, 2, 2);
-    }
-    multiply_expanded<true>(c, steps, 0, 2);
-  }
-  return !has_infinite<kType>(running);
+  if constexpr (kTiles > 1) add_columns<0, 2, true>(c, expand);
 }
 
 // ---------------------------------------------------------------------------------------------------- all together
 
+// f<kTiles>() for so many queries.
+template <class F>
+[[gnu::always_inline]] inline bool for_tiles(int64_t queries, const F& f) {
+  if (queries <= 16) return f.template operator()<1>();
+  return queries <= 32 ? f.template operator()<2>() : f.template operator()<4>();
+}
+
 bool TileCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t queries,
                      Keys keys, TileScores* scores) {
-  const int64_t tiles = divide_up(queries, 16);
-  configure_tiles({.first = 16, .second = 16});
-  const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
-    const auto run = tiles > 1 ? score_run<kType, true> : score_run<kType, false>;
-    return run(own, ahead, stored, rows, tiles, keys, scores);
+  own.set_rows({.first = 16, .second = 16});
+  return for_type(stored.store.dtype, [&]<DType kType>() {
+    return for_tiles(queries, [&]<int kTiles>() {
+      return score_run<kType, kTiles>(own, ahead, stored, rows, keys, scores);
+    });
   });
-  release_tiles();
-  return finite;
 }
 
 void TileCore::weigh(const TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
@@ -355,19 +454,37 @@ void TileCore::weigh(const TileScores& scores, const QueryLanes& lanes, int64_t 
   (all ? weigh_tile<false> : weigh_tile<true>)(scores, visible, factor, split_begin, keys, weights, max, sum);
 }
 
-bool TileCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
-                          int64_t queries, Keys keys, const TileScores*, const Weights* weights, ChunkSums& sums) {
-  const int64_t tiles = divide_up(queries, 16);
-  const int64_t rows_of_tile = smaller(16, queries);  // of several tiles, all are computed with, read or not
-  const Steps steps = {.begin = keys.begin / kTileKeys, .end = keys.end / kTileKeys};
-  const ChunkOfSplit c = {.weights = weights, .values = own.values, .sums = sums};
-  configure_tiles({.first = rows_of_tile, .second = rows_of_tile});
-  const bool finite = for_type(stored.store.dtype, [&]<DType kType>() {
-    const auto add = tiles > 1 ? add_chunk<kType, true> : add_chunk<kType, false>;
-    return add(own, ahead, stored, rows, chunk, tiles, steps, c);
+bool TileCore::begin_values(Own& own, const StoredRows& stored, const ValueUnit& unit) {
+  own.room = 0;
+  return for_type(stored.store.dtype, [&]<DType kType>() {
+    return expand_values<kType>(stored, unit, own.values[0]);
   });
-  release_tiles();
-  return finite;
+}
+
+bool TileCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
+                          int64_t queries, const TileScores*, const Weights* weights, ChunkSums& sums) {
+  const int64_t rows_of_tile = smaller(16, queries);  // of several tiles, all are computed with, read or not
+  own.set_rows({.first = rows_of_tile, .second = rows_of_tile});
+  const ChunkOfSplit c = {.weights = weights,
+                          .first_step = unit.keys.begin / kTileKeys,
+                          .values = own.values[own.room],
+                          .steps = steps_of(unit),
+                          .sums = sums};
+  own.room ^= 1;
+  return for_type(stored.store.dtype, [&]<DType kType>() {
+    Expansion<kType> expansion;
+    int64_t pairs = 0;
+    if (next != nullptr) {
+      expansion.begin(stored, next->rows + next->keys.begin, next->chunk, own.values[own.room][0][0]);
+      if (expansion.whole()) pairs = steps_of(*next) * kPairsAStep;
+    }
+    for_tiles(queries, [&]<int kTiles>() {
+      add_unit<kTiles>(c, ahead, expansion, pairs);
+      return true;
+    });
+    if (next != nullptr && pairs == 0) return expand_values<kType>(stored, *next, own.values[own.room]);
+    return !has_infinite<kType>(expansion.largest);
+  });
 }
 
 // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).

@@ -9,10 +9,6 @@ namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 inline constexpr int64_t kTileKeys = 32;  // of one multiplication with values
 
-static inline bool whole(const StoredRows& stored, int64_t chunk) {
-  return (chunk + 1) * kChunk <= stored.dim;
-}
-
 // Numbers [64 chunk, 64 chunk + 64) of a row. Those that are not finite come as finite ones (an e4m3 NaN as 480, others
 // as 0), and show in *largest, the running maximum of magnitudes.
 // `left`: how many of the chunk's numbers the row has, where it is not kWhole.
@@ -55,46 +51,52 @@ static inline bool has_infinite(__m512i largest) {
                                : _mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16(0x7f80)) != 0;
 }
 
-// One chunk of a step's 32 keys as key tiles.
-template <DType kType, bool kWhole>
-[[gnu::always_inline]] static inline void expand_keys(const E4m3Expander& expander, const StoredRows& stored,
-                                                      const std::byte* const* rows, int64_t chunk, __m512i* largest,
-                                                      std::byte (*tiles)[2][kTileBytes]) {
-  const E4m3Expander e4m3 = expander;  // by value: in registers
-  const int64_t left = kWhole ? kChunk : stored.dim - chunk * kChunk;
-  __m512i running = *largest;
-  for (int64_t half = 0; half < 2; ++half) {
-    std::byte* low = tiles[0][half];
-    std::byte* high = tiles[1][half];
-    for (int64_t key = 16 * half; key < 16 * half + 16; ++key, low += kTileStride, high += kTileStride) {
-      const Halves h = read_chunk<kType, kWhole>(e4m3, rows[key], chunk, left, &running);
-      _mm512_store_si512(low, h.low);
-      _mm512_store_si512(high, h.high);
+// A chunk of some rows on its way to the tile unit; what is done lies before `at`. So it can be cut into parts, between
+// which the tile unit is given other work: it waits for what its instructions load, the vector units need not.
+template <DType kType>
+struct Expansion {
+  const E4m3Expander e4m3 = E4m3Expander::make();
+  __m512i largest = _mm512_setzero_si512();
+  const std::byte* const* rows = nullptr;
+  int64_t chunk = 0;
+  int64_t left = 0;  // numbers of it that rows have
+  std::byte* to = nullptr;
+  int64_t at = 0;
+
+  [[gnu::always_inline]] inline void begin(const StoredRows& stored, const std::byte* const* from, int64_t index,
+                                           std::byte* tiles) {
+    rows = from;
+    chunk = index;
+    left = smaller(kChunk, stored.dim - index * kChunk);
+    to = tiles;
+    at = 0;
+  }
+  bool whole() const { return left == kChunk; }
+
+  // Keys as rows of key tiles up to key `end`: the low numbers' tiles, and `half` bytes behind them the high ones'.
+  template <bool kWhole>
+  [[gnu::always_inline]] inline void keys(int64_t end, int64_t half) {
+    for (; at < end; ++at) {
+      const Halves h = read_chunk<kType, kWhole>(e4m3, rows[at], chunk, left, &largest);
+      _mm512_store_si512(to + at * kTileStride, h.low);
+      _mm512_store_si512(to + half + at * kTileStride, h.high);
     }
   }
-  *largest = running;
-}
-
-// One chunk of a step's 32 keys as value tiles.
-template <DType kType, bool kWhole>
-[[gnu::always_inline]] static inline void expand_values(const E4m3Expander& expander, const StoredRows& stored,
-                                                        const std::byte* const* rows, int64_t chunk, __m512i* largest,
-                                                        std::byte (*tiles)[kTileBytes]) {
-  const E4m3Expander e4m3 = expander;
-  const int64_t left = kWhole ? kChunk : stored.dim - chunk * kChunk;
-  __m512i running = *largest;
-  for (int64_t pair = 0; pair < kTileKeys / 2; ++pair) {
-    const Halves even = read_chunk<kType, kWhole>(e4m3, rows[2 * pair], chunk, left, &running);
-    const Halves odd = read_chunk<kType, kWhole>(e4m3, rows[2 * pair + 1], chunk, left, &running);
-    const Pairs low = pair_up(even.low, odd.low);
-    const Pairs high = pair_up(even.high, odd.high);
-    const int64_t row = pair * kTileStride;
-    _mm512_store_si512(tiles[0] + row, low.first);
-    _mm512_store_si512(tiles[1] + row, low.second);
-    _mm512_store_si512(tiles[2] + row, high.first);
-    _mm512_store_si512(tiles[3] + row, high.second);
+  // Keys as value tiles up to pair `end`: of each 16 pairs four tiles.
+  template <bool kWhole>
+  [[gnu::always_inline]] inline void pairs(int64_t end) {
+    for (; at < end; ++at) {
+      const Halves even = read_chunk<kType, kWhole>(e4m3, rows[2 * at], chunk, left, &largest);
+      const Halves odd = read_chunk<kType, kWhole>(e4m3, rows[2 * at + 1], chunk, left, &largest);
+      const Pairs low = pair_up(even.low, odd.low);
+      const Pairs high = pair_up(even.high, odd.high);
+      std::byte* row = to + at / 16 * (4 * kTileBytes) + at % 16 * kTileStride;
+      _mm512_store_si512(row, low.first);
+      _mm512_store_si512(row + kTileBytes, low.second);
+      _mm512_store_si512(row + 2 * kTileBytes, high.first);
+      _mm512_store_si512(row + 3 * kTileBytes, high.second);
+    }
   }
-  *largest = running;
-}
+};
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

@@ -34,15 +34,26 @@ struct QueryLanes {
   int64_t head[kMaxQueries];
 };
 
+// What one worker adds up at once: one chunk of the values of one split.
+struct ValueUnit {
+  int64_t split = 0;
+  int64_t chunk = 0;
+  Keys keys;
+  const std::byte* const* rows = nullptr;  // where the split's stored rows lie
+};
+
 // A core has
 //   kStepKeys                          runs of keys are multiples of it, unless a split's visible part ends before
+//   kFewestQueries                     groups are not made smaller than this to give every worker one
 //   Own                                the memory of one worker; own.begin(group, lanes) fills it with the queries
+//   Session                            (own): lives while a worker scores or adds up
 //   Weights                            what step 2 leaves of a tile's scores, where these do not become the weights
 //   score(own, ahead, stored rows, where they lie, queries, keys, scores by tile) -> whether all numbers were finite
 //   kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum)
 //   kE4m3Factor                        of what it makes of e4m3 numbers, to get these
 //   weigh(scores, lanes, tile, factor, split_begin, keys, weights, max, sum)
-//   add_values(own, ahead, stored rows, where they lie, chunk, queries, keys, scores, weights, sums) -> as score
+//   begin_values(own, stored rows, unit)  before a worker's first unit
+//   add_values(own, ahead, stored rows, unit, the worker's next unit or null, queries, scores, weights, sums) -> as score
 //   store(out, row, column, left, sums of a query, factor)
 // The sums of a query may lie in an order of the core's own.
 template <class Core>
@@ -101,7 +112,10 @@ class GroupAttention {
   void compute_weights();
   void fold_sums(int64_t split, int64_t query);
   void fold_all_sums();
-  void compute_values(int64_t chunk, int worker);
+  ValueUnit value_unit(int64_t split, int64_t chunk) const {
+    return {.split = split, .chunk = chunk, .keys = visible_[split], .rows = value_rows(split)};
+  }
+  void compute_values(const Take& take);
   Ahead& ahead_of(int worker) const { return last_wave_ && ahead_ != nullptr ? ahead_[worker] : nothing_ahead; }
   void fold_values(int64_t split, const ChunkSums& sums, ChunkSums& total) const;
   void write_results(int64_t chunk, const ChunkSums& total) const;
@@ -191,6 +205,7 @@ void GroupAttention<Core>::compute_scores() {
   const Team alone;
   (count > 1 ? team_ : alone).on_all([&](const auto& take) {
     Own& own = worker_memory().own;
+    const typename Core::Session session(own);
     bool begun = false, finite = true;
     for (int64_t i; (i = take(1)) < count;) {
       const Run& run = runs[i];
@@ -263,17 +278,25 @@ void GroupAttention<Core>::write_results(int64_t chunk, const ChunkSums& total) 
 }
 
 template <class Core>
-void GroupAttention<Core>::compute_values(int64_t chunk, int worker) {
+void GroupAttention<Core>::compute_values(const Take& take) {
+  const int64_t chunks = values_.chunks();
+  ValueUnit unit = value_unit(0, take(1));
+  if (unit.chunk >= chunks) return;
   OfWorker& memory = worker_memory();
-  ChunkSums& total = first_wave_ && last_wave_ ? memory.total : s_.values[chunk];
-  bool finite = true;
-  for (int64_t split = 0; split < splits_; ++split) {
-    const bool first = first_wave_ && split == 0;
-    finite &= Core::add_values(memory.own, ahead_of(worker), values_, value_rows(split), chunk, group_.count,
-                               visible_[split], s_.scores[split], s_.weights[split], first ? total : memory.sums);
-    if (!first) fold_values(split, memory.sums, total);
+  const typename Core::Session session(memory.own);
+  bool finite = Core::begin_values(memory.own, values_, unit);
+  for (bool more = true; more;) {
+    const bool ends = unit.split + 1 == splits_;
+    const ValueUnit next = ends ? value_unit(0, take(1)) : value_unit(unit.split + 1, unit.chunk);
+    more = next.chunk < chunks;
+    ChunkSums& total = first_wave_ && last_wave_ ? memory.total : s_.values[unit.chunk];
+    const bool first = first_wave_ && unit.split == 0;
+    finite &= Core::add_values(memory.own, ahead_of(take.worker), values_, unit, more ? &next : nullptr, group_.count,
+                               s_.scores[unit.split], s_.weights[unit.split], first ? total : memory.sums);
+    if (!first) fold_values(unit.split, memory.sums, total);
+    if (ends && last_wave_) write_results(unit.chunk, total);
+    unit = next;
   }
-  if (last_wave_) write_results(chunk, total);
   if (!finite) __atomic_store_n(&infinite_values_, true, __ATOMIC_RELAXED);
 }
 
@@ -320,13 +343,22 @@ void GroupAttention<Core>::run() {
     compute_scores();
     compute_weights();
     fold_all_sums();
-    team_.on_all([&](const auto& take) {
-      for (int64_t chunk; (chunk = take(1)) < chunks;) compute_values(chunk, take.worker);
-    });
+    team_.on_all([&](const Take& take) { compute_values(take); });
     if (infinite_keys_) note_infinite(keys_, s_.key_rows);
     if (infinite_values_) note_infinite(values_, one_store_ ? s_.key_rows : s_.value_rows);
   }
   if (any_spoiled_) write_spoiled();
+}
+
+// How many queries make a group: as many as a core takes at once, or fewer where all workers then have a group each.
+template <class Core>
+static inline int64_t queries_of_group(const Attention& a, int workers) {
+  for (int64_t queries = kMaxQueries; queries >= Core::kFewestQueries; queries -= 16) {
+    int64_t groups = 0;
+    for (int64_t i = 0; i < a.request_count; ++i) groups += groups_of_head(a, i, queries) * a.kv_heads;
+    if (groups >= workers) return queries;
+  }
+  return kMaxQueries;
 }
 
 // All of a call.
@@ -335,33 +367,40 @@ static inline void run_attention(WorkerPool& pool, const Attention& a) {
   check_limit("key dimension", a.key_dim, kMaxAttentionKeyDim);
   check_limit("value dimension", a.value_dim, kMaxAttentionValueDim);
   if (a.heads == 0) return;
+  const int workers = workers_of(pool);
+  const int64_t queries = queries_of_group<Core>(a, workers);
   int64_t groups = 0;
   int64_t most_runs = 0;
   int64_t work = 0;  // numbers multiplied, in thousands
   for (int64_t i = 0; i < a.request_count; ++i) {
     const AttentionRequest& request = a.requests[i];
-    groups += groups_of_head(a, i, kMaxQueries) * a.kv_heads;
+    groups += groups_of_head(a, i, queries) * a.kv_heads;
     most_runs = greater(most_runs, divide_up(request.key_count, Core::kStepKeys));
     work += request.row_count * a.heads * request.key_count * (a.key_dim + a.value_dim) / 1024;
   }
-  const int workers = workers_of(pool);
   // Together where groups would leave workers without work, or with one more than others have.
   const bool uneven = groups < workers || (groups < 2 * workers && groups % workers != 0);
   const Team team = {.pool = workers > 1 && uneven && most_runs > 1 ? &pool : nullptr};
-  const int64_t worth_sharing = team.pool != nullptr || work < 128 ? groups + 1 : 2;
-  constexpr int kMostAhead = 64;  // workers
+  const bool alone = team.pool != nullptr || work < 128 || groups < 2;  // one worker goes through the groups
+  constexpr int kMostAhead = 64;                                       // workers
   Ahead ahead[kMostAhead];
-  const bool asks = a.upcoming_count > 0 && workers <= kMostAhead;
-  for (int worker = 0; asks && worker < workers; ++worker)
+  const bool asks = a.upcoming_count > 0 && workers <= kMostAhead && (team.pool != nullptr || !alone);
+  for (int worker = 0; asks && worker < workers; ++worker) {
     ahead[worker].begin(a.upcoming, a.upcoming_count, worker, workers);
-  in_chunks(pool, groups, 1, worth_sharing, [&](int64_t begin, int64_t end) {
+  }
+  const auto run = [&](const Take& take) {
     int64_t request = 0, before = 0;
-    for (int64_t g = begin; g < end; ++g) {
-      for (int64_t n; g - before >= (n = groups_of_head(a, request, kMaxQueries) * a.kv_heads); ++request) before += n;
-      const QueryGroup group = group_at(a, request, g - before, kMaxQueries);
-      GroupAttention<Core>(group, team, asks && team.pool != nullptr ? ahead : nullptr).run();
+    for (int64_t g; (g = take(1)) < groups;) {
+      for (int64_t n; g - before >= (n = groups_of_head(a, request, queries) * a.kv_heads); ++request) before += n;
+      const QueryGroup group = group_at(a, request, g - before, queries);
+      // What is asked for long before it is read is gone by then: the last groups ask.
+      Ahead* of_group = !asks || g + workers < groups ? nullptr : team.pool != nullptr ? ahead : &ahead[take.worker];
+      GroupAttention<Core>(group, team, of_group).run();
     }
-  });
+  };
+  if (!alone) return on_workers(pool, run);
+  int64_t next = 0;
+  run(Take{&next, 0});
 }
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

@@ -61,10 +61,19 @@ template <int kMost, class F>
 // What is the same for all cores of vector units.
 struct VectorSteps {
   static constexpr int64_t kStepKeys = 16;
+  static constexpr int64_t kFewestQueries = kMaxQueries;
   static constexpr float kScoreFactor = 1;
   struct Weights {};  // take the place of the scores
+  struct Session {
+    template <class Own>
+    explicit Session(Own&) {}
+  };
 
   [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
+  template <class Own>
+  static bool begin_values(Own&, const StoredRows&, const ValueUnit&) {
+    return true;
+  }
   // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).
   [[gnu::always_inline]] static inline void store(const Rows& out, int64_t row, int64_t column, int64_t left,
                                                   const float* sums, float factor) {
