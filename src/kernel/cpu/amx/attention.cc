@@ -1,6 +1,7 @@
 // Attention with the tile unit: the three steps of generic/group_attention.h.
 //
-// 1. Scores^T[key, query] = keys . queries^T, so that a query is a lane of what follows. Stored rows become bf16 rows of
+// 1. Scores^T[key, query] = keys . queries^T, so that a query is a lane of what follows. Stored rows become bf16 rows
+// of
 //    16-key tiles (first operand) just before they are multiplied.
 // 2. Softmax down the lanes: maximum over the split, then weights 2^(score - maximum) rounded to bf16, their sum, and a
 //    transpose into tiles [query, key].
@@ -74,8 +75,7 @@ struct TileCore {
   struct alignas(64) Own {
     std::byte queries[kQueryTiles][2 * kMaxKeyChunks][kTileBytes];  // [32 numbers in pairs][16 queries]
     std::byte keys[2][4][kTileBytes];                               // one chunk of up to 32 keys
-    std::byte values[2][kSplitSteps][4][kTileBytes];                // of one chunk: [32 keys in pairs][16 columns]
-    int64_t room = 0;                                               // of values: which is the unit's
+    std::byte values[kSplitSteps][4][kTileBytes];                   // of one chunk: [32 keys in pairs][16 columns]
     TileRows configured;                                            // rows of the registers
     void begin(const QueryGroup& group, const QueryLanes& lanes);
     void set_rows(TileRows wanted);
@@ -97,9 +97,8 @@ struct TileCore {
                     Keys keys, TileScores* scores);
   static void weigh(const TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights& weights, float* max, float* sum);
-  static bool begin_values(Own& own, const StoredRows& stored, const ValueUnit& unit);
-  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
-                         int64_t queries, const TileScores* scores, const Weights* weights, ChunkSums& sums);
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+                         int64_t queries, Keys keys, const TileScores* scores, const Weights* weights, ChunkSums& sums);
   static void store(const Rows& out, int64_t row, int64_t column, int64_t left, const float* sums, float factor);
 };
 using Own = TileCore::Own;
@@ -207,7 +206,9 @@ template <int kTiles, int kPart>
   }
   constexpr int kHalf = kPart / 4, kStep = kPart % 4;
   const std::byte* keys = u.tiles + kHalf * ScoreShape<kTiles>::kHalf;
-  const auto queries = [&](int64_t tile) __attribute__((always_inline)) { return own.queries[tile][2 * u.chunk + kHalf]; };
+  const auto queries = [&](int64_t tile) __attribute__((always_inline)) {
+    return own.queries[tile][2 * u.chunk + kHalf];
+  };
   if constexpr (kTiles == 4) {
     constexpr int kQueries = 6 + kStep % 2;
     if constexpr (kStep == 0) tile_load<4>(keys, kTileStride);
@@ -231,19 +232,20 @@ template <int kTiles, int kPart>
   }
 }
 
-// f<part>() for all of them.
-template <class F>
+// f<part>() for [0, parts).
+template <int kCount, class F>
 [[gnu::always_inline]] inline void for_parts(const F& f) {
   [&]<int... kPart>(std::integer_sequence<int, kPart...>) __attribute__((always_inline)) {
     (f.template operator()<kPart>(), ...);
-  }(std::make_integer_sequence<int, kParts>());
+  }
+  (std::make_integer_sequence<int, kCount>());
 }
 
 template <int kTiles, bool kWhole, DType kType>
 [[gnu::always_inline]] inline void expand_and_score(Expansion<kType>& expansion, const Own& own,
                                                     const ScoreUnit& before, TileScores* scores) {
   using Shape = ScoreShape<kTiles>;
-  for_parts([&]<int kPart>() __attribute__((always_inline)) {
+  for_parts<kParts>([&]<int kPart>() __attribute__((always_inline)) {
     expansion.template keys<kWhole>((kPart + 1) * Shape::kKeys / kParts, Shape::kHalf);
     if (before.tiles != nullptr) score_part<kTiles, kPart>(own, before, scores);
   });
@@ -267,11 +269,8 @@ bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
         const int64_t first = rows_ahead * chunk / end;
         stored.prefetch(rows + Shape::kKeys + first, rows_ahead * (chunk + 1) / end - first);
         ahead.ask(kLinesAhead * static_cast<int>(Shape::kKeys) / static_cast<int>(kTileKeys));
-        const ScoreUnit unit = {.tiles = own.keys[room][0],
-                                .chunk = chunk,
-                                .key = key,
-                                .first = chunk == begin,
-                                .last = chunk + 1 == end};
+        const ScoreUnit unit = {
+            .tiles = own.keys[room][0], .chunk = chunk, .key = key, .first = chunk == begin, .last = chunk + 1 == end};
         expansion.begin(stored, rows, chunk, own.keys[room][0]);
         if (expansion.whole()) {
           expand_and_score<kTiles, true>(expansion, own, before, scores);
@@ -283,7 +282,8 @@ bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
       }
     }
   }
-  for_parts([&]<int kPart>() __attribute__((always_inline)) { score_part<kTiles, kPart>(own, before, scores); });
+  for_parts<kParts>([&]<int kPart>()
+                        __attribute__((always_inline)) { score_part<kTiles, kPart>(own, before, scores); });
   return !has_infinite<kType>(expansion.largest);
 }
 
@@ -297,9 +297,9 @@ struct VisibleLanes {
 
   VisibleLanes(const QueryLanes& lanes, int64_t tile)
       : first(_mm512_load_si512(lanes.first + tile * 16)), last(_mm512_load_si512(lanes.last + tile * 16)) {}
-  // Whether every query sees positions [begin, end).
-  bool all(int64_t begin, int64_t end) const {
-    return _mm512_reduce_max_epi32(first) <= begin && _mm512_reduce_min_epi32(last) >= end;
+  // Up to where every query sees all positions from `begin` on.
+  int64_t all_see_up_to(int64_t begin) const {
+    return _mm512_reduce_max_epi32(first) <= begin ? _mm512_reduce_min_epi32(last) : begin;
   }
   [[gnu::always_inline]] inline __mmask16 see(int64_t position) const {
     const __m512i p = _mm512_set1_epi32(static_cast<int32_t>(position));
@@ -307,92 +307,102 @@ struct VisibleLanes {
   }
 };
 
-// One query tile of one split. kMasked: not every query sees every position of the keys.
-template <bool kMasked>
-void weigh_tile(const TileScores& scores, const VisibleLanes& visible, float factor, int64_t split_begin, Keys keys,
-                Weights& weights, float* max_of_split, float* sum_of_split) {
-  const __m512 scale = _mm512_set1_ps(factor);
-  __m512 max = _mm512_set1_ps(-__builtin_inff());
-  for (int64_t key = keys.begin; key < keys.end; ++key) {
-    const __m512 x = _mm512_mul_ps(_mm512_load_ps(scores[key]), scale);
-    // A NaN in x leaves max.
-    max = kMasked ? _mm512_mask_max_ps(max, visible.see(split_begin + key), x, max) : _mm512_max_ps(x, max);
+// Softmax of one query tile of one split.
+class TileSoftmax {
+ public:
+  TileSoftmax(const TileScores& scores, const VisibleLanes& visible, float factor, int64_t split_begin)
+      : scores_(scores), visible_(visible), scale_(_mm512_set1_ps(factor)), split_begin_(split_begin) {}
+
+  // First the maximum, then with that the weights; kMasked: not every query sees every one of the keys.
+  template <bool kMasked>
+  [[gnu::always_inline]] inline void find_max(Keys keys) {
+    for (int64_t key = keys.begin; key < keys.end; ++key) {
+      const __m512 x = _mm512_mul_ps(_mm512_load_ps(scores_[key]), scale_);
+      // A NaN in x leaves max.
+      max_ = kMasked ? _mm512_mask_max_ps(max_, visible_.see(split_begin_ + key), x, max_) : _mm512_max_ps(x, max_);
+    }
   }
-  __m512 sum = _mm512_setzero_ps();
-  const __m512i half_unit = _mm512_set1_epi32(0x8000);
-  const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
-  for (int64_t begin = keys.begin; begin < keys.end; begin += kTileKeys) {
-    __m512i pairs[16];
-    for (int64_t i = 0; i < 16; ++i) {
-      __m512i both[2];
-      for (int64_t parity = 0; parity < 2; ++parity) {
-        const int64_t key = begin + 2 * i + parity;
-        const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores[key]), scale, max);
-        const __m512i weight = _mm512_castps_si512(rough_power_of_two(x));
-        // Positive: half a unit up and cut is round to nearest.
-        const __m512i rounded = _mm512_add_epi32(weight, half_unit);
-        both[parity] = kMasked ? _mm512_maskz_and_epi32(visible.see(split_begin + key), rounded, upper)
-                               : _mm512_and_si512(rounded, upper);
-        sum = _mm512_add_ps(sum, _mm512_castsi512_ps(both[parity]));
+  template <bool kMasked>
+  [[gnu::always_inline]] inline void weigh(Keys keys, Weights& weights) {
+    const __m512i half_unit = _mm512_set1_epi32(0x8000);
+    const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
+    for (int64_t begin = keys.begin; begin < keys.end; begin += kTileKeys) {
+      __m512i pairs[16];
+      for (int64_t i = 0; i < 16; ++i) {
+        __m512i both[2];
+        for (int64_t parity = 0; parity < 2; ++parity) {
+          const int64_t key = begin + 2 * i + parity;
+          const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores_[key]), scale_, max_);
+          const __m512i weight = _mm512_castps_si512(rough_power_of_two(x));
+          // Positive: half a unit up and cut is round to nearest.
+          const __m512i rounded = _mm512_add_epi32(weight, half_unit);
+          both[parity] = kMasked ? _mm512_maskz_and_epi32(visible_.see(split_begin_ + key), rounded, upper)
+                                 : _mm512_and_si512(rounded, upper);
+          sum_ = _mm512_add_ps(sum_, _mm512_castsi512_ps(both[parity]));
+        }
+        pairs[i] = _mm512_or_si512(_mm512_srli_epi32(both[0], 16), both[1]);
       }
-      pairs[i] = _mm512_or_si512(_mm512_srli_epi32(both[0], 16), both[1]);
-    }
-    transpose_words(pairs);
-    for (int64_t i = 0; i < 16; ++i) {
-      _mm512_store_si512(weights.steps[begin / kTileKeys] + i * kTileStride, pairs[i]);
+      transpose_words(pairs);
+      for (int64_t i = 0; i < 16; ++i) {
+        _mm512_store_si512(weights.steps[begin / kTileKeys] + i * kTileStride, pairs[i]);
+      }
     }
   }
-  _mm512_store_ps(max_of_split, max);
-  _mm512_store_ps(sum_of_split, sum);
-}
+  void store(float* max, float* sum) const {
+    _mm512_store_ps(max, max_);
+    _mm512_store_ps(sum, sum_);
+  }
+
+ private:
+  const TileScores& scores_;
+  const VisibleLanes& visible_;
+  const __m512 scale_;
+  const int64_t split_begin_;
+  __m512 max_ = _mm512_set1_ps(-__builtin_inff());
+  __m512 sum_ = _mm512_setzero_ps();
+};
 
 // ---------------------------------------------------------------------------------------------------- step 3: values
 
-constexpr int64_t kPairsAStep = kTileKeys / 2;
-
-static int64_t steps_of(const ValueUnit& unit) {
-  return (unit.keys.end - unit.keys.begin) / kTileKeys;
-}
-
-// One chunk of one split.
+// Steps of a split; its weights, and the expanded values of a chunk of it.
+struct Steps {
+  int64_t begin = 0, end = 0;
+};
 struct ChunkOfSplit {
   const Weights* weights;  // by query tile
-  int64_t first_step;      // of them
   const std::byte (*values)[4][kTileBytes];
-  int64_t steps;
   float (*sums)[kChunk];
 };
 
-// The sums of query tile kTile from column tile kColumn of the chunk on: of one query tile and four column tiles, or of
-// two and two. After each multiplication meanwhile() is called.
-template <int kTile, int kColumn, bool kTwo, class Meanwhile>
-[[gnu::always_inline]] inline void add_columns(const ChunkOfSplit& c, const Meanwhile& meanwhile) {
-  zero_sums();
-  for (int64_t step = 0; step < c.steps; ++step) {
-    const std::byte(*values)[kTileBytes] = c.values[step] + kColumn;
-    tile_load<4>(c.weights[kTile].steps[c.first_step + step], kTileStride);
+// One step's share of one chunk's columns from column tile `column` on: of one query tile and four column tiles, or of
+// two and two. In four parts of one multiplication.
+template <bool kTwo, int kPart>
+[[gnu::always_inline]] inline void value_part(const ChunkOfSplit& c, int64_t step, int64_t tile, int64_t column) {
+  const std::byte(*values)[kTileBytes] = c.values[step] + column;
+  if constexpr (kPart == 0) {
+    tile_load<4>(c.weights[tile].steps[step], kTileStride);
     tile_load<6>(values[0], kTileStride);
     tile_multiply<0, 4, 6>();
-    meanwhile();
+  } else if constexpr (kPart == 1) {
     tile_load<7>(values[1], kTileStride);
     tile_multiply<1, 4, 7>();
-    meanwhile();
-    if constexpr (kTwo) {
-      tile_load<5>(c.weights[kTile + 1].steps[c.first_step + step], kTileStride);
-      tile_multiply<2, 5, 6>();
-      meanwhile();
-      tile_multiply<3, 5, 7>();
-    } else {
-      tile_load<6>(values[2], kTileStride);
-      tile_multiply<2, 4, 6>();
-      meanwhile();
-      tile_load<7>(values[3], kTileStride);
-      tile_multiply<3, 4, 7>();
-    }
-    meanwhile();
+  } else if constexpr (kTwo && kPart == 2) {
+    tile_load<5>(c.weights[tile + 1].steps[step], kTileStride);
+    tile_multiply<2, 5, 6>();
+  } else if constexpr (kTwo) {
+    tile_multiply<3, 5, 7>();
+  } else {
+    constexpr int kValues = kPart == 2 ? 6 : 7;
+    tile_load<kValues>(values[kPart], kTileStride);
+    tile_multiply<kPart, 4, kValues>();
   }
+}
+
+// The sums of query tile `tile` (and the next) from column tile `column` of the chunk on.
+template <bool kTwo>
+[[gnu::always_inline]] inline void store_values(const ChunkOfSplit& c, int64_t tile, int64_t column) {
   constexpr int64_t kStride = kChunk * 4;
-  float* to = c.sums[kTile * 16] + kColumn * 16;
+  float* to = c.sums[tile * 16] + column * 16;
   float* third = kTwo ? to + 16 * kChunk : to + 32;
   tile_store<0>(to, kStride);
   tile_store<1>(to + 16, kStride);
@@ -400,32 +410,51 @@ template <int kTile, int kColumn, bool kTwo, class Meanwhile>
   tile_store<3>(third + 16, kStride);
 }
 
-// A unit by itself.
-template <DType kType>
-bool expand_values(const StoredRows& stored, const ValueUnit& unit, std::byte (*values)[4][kTileBytes]) {
-  Expansion<kType> expansion;
-  expansion.begin(stored, unit.rows + unit.keys.begin, unit.chunk, values[0][0]);
-  const int64_t pairs = steps_of(unit) * kPairsAStep;
-  expansion.whole() ? expansion.template pairs<true>(pairs) : expansion.template pairs<false>(pairs);
-  return !has_infinite<kType>(expansion.largest);
+template <bool kTwo>
+[[gnu::always_inline]] inline void multiply_expanded(const ChunkOfSplit& c, Steps steps, int64_t tile, int64_t column) {
+  zero_sums();
+  for (int64_t step = steps.begin; step < steps.end; ++step) {
+    for_parts<4>([&]<int kPart>() __attribute__((always_inline)) { value_part<kTwo, kPart>(c, step, tile, column); });
+  }
+  store_values<kTwo>(c, tile, column);
 }
 
-// All sums of a unit, `pairs` pairs of the next being expanded meanwhile; in an order in which each pass finds half of
-// its operands in L1.
-template <int kTiles, DType kType>
-void add_unit(const ChunkOfSplit& c, Ahead& ahead, Expansion<kType>& next, int64_t pairs) {
-  constexpr int64_t kPasses = kTiles;
-  const int64_t at_once = divide_up(pairs, kPasses * c.steps * 4);
-  const auto expand = [&]() __attribute__((always_inline)) {
-    next.template pairs<true>(smaller(next.at + at_once, pairs));
-  };
-  ahead.ask(static_cast<int>(c.steps) * kLinesAhead);
-  add_columns<0, 0, (kTiles > 1)>(c, expand);
-  if constexpr (kTiles == 4) {
-    add_columns<2, 0, true>(c, expand);
-    add_columns<2, 2, true>(c, expand);
+// The first columns of a chunk of a split, which is expanded one step ahead.
+template <bool kTwo, bool kWhole, DType kType>
+[[gnu::always_inline]] inline void expand_and_add(Expansion<kType>& expansion, Ahead& ahead, Steps steps,
+                                                  const ChunkOfSplit& c) {
+  zero_sums();
+  expansion.template pairs<kWhole>(kTileKeys / 2);
+  for (int64_t step = steps.begin + 1; step < steps.end; ++step) {
+    ahead.ask(kLinesAhead);
+    for_parts<4>([&]<int kPart>() __attribute__((always_inline)) {
+      value_part<kTwo, kPart>(c, step - 1, 0, 0);
+      expansion.template pairs<kWhole>(expansion.at + kTileKeys / 2 / 4);
+    });
   }
-  if constexpr (kTiles > 1) add_columns<0, 2, true>(c, expand);
+  for_parts<4>([&]<int kPart>() __attribute__((always_inline)) { value_part<kTwo, kPart>(c, steps.end - 1, 0, 0); });
+  store_values<kTwo>(c, 0, 0);
+}
+
+// One chunk of a split; its other columns in an order in which each pass finds half of its operands in L1.
+template <DType kType, bool kTwo>
+bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* value_rows, int64_t chunk,
+               int64_t tiles, Steps steps, const ChunkOfSplit& c) {
+  Expansion<kType> expansion;
+  expansion.begin(stored, value_rows + steps.begin * kTileKeys, chunk, own.values[steps.begin][0]);
+  if (expansion.whole()) {
+    expand_and_add<kTwo, true>(expansion, ahead, steps, c);
+  } else {
+    expand_and_add<kTwo, false>(expansion, ahead, steps, c);
+  }
+  if constexpr (kTwo) {
+    if (tiles > 2) {
+      multiply_expanded<true>(c, steps, 2, 0);
+      multiply_expanded<true>(c, steps, 2, 2);
+    }
+    multiply_expanded<true>(c, steps, 0, 2);
+  }
+  return !has_infinite<kType>(expansion.largest);
 }
 
 // ---------------------------------------------------------------------------------------------------- all together
@@ -441,49 +470,34 @@ bool TileCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const std
                      Keys keys, TileScores* scores) {
   own.set_rows({.first = 16, .second = 16});
   return for_type(stored.store.dtype, [&]<DType kType>() {
-    return for_tiles(queries, [&]<int kTiles>() {
-      return score_run<kType, kTiles>(own, ahead, stored, rows, keys, scores);
-    });
+    return for_tiles(queries,
+                     [&]<int kTiles>() { return score_run<kType, kTiles>(own, ahead, stored, rows, keys, scores); });
   });
 }
 
 void TileCore::weigh(const TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                      Keys keys, Weights& weights, float* max, float* sum) {
   const VisibleLanes visible(lanes, tile);
-  const bool all = visible.all(split_begin + keys.begin, split_begin + keys.end);
-  (all ? weigh_tile<false> : weigh_tile<true>)(scores, visible, factor, split_begin, keys, weights, max, sum);
+  const int64_t seen = visible.all_see_up_to(split_begin + keys.begin) - split_begin;
+  const int64_t masked_from = greater(keys.begin, smaller(seen / kTileKeys * kTileKeys, keys.end));
+  const Keys plain = {.begin = keys.begin, .end = masked_from}, masked = {.begin = masked_from, .end = keys.end};
+  TileSoftmax softmax(scores, visible, factor, split_begin);
+  softmax.find_max<false>(plain);
+  softmax.find_max<true>(masked);
+  softmax.weigh<false>(plain, weights);
+  softmax.weigh<true>(masked, weights);
+  softmax.store(max, sum);
 }
 
-bool TileCore::begin_values(Own& own, const StoredRows& stored, const ValueUnit& unit) {
-  own.room = 0;
-  return for_type(stored.store.dtype, [&]<DType kType>() {
-    return expand_values<kType>(stored, unit, own.values[0]);
-  });
-}
-
-bool TileCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
-                          int64_t queries, const TileScores*, const Weights* weights, ChunkSums& sums) {
+bool TileCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+                          int64_t queries, Keys keys, const TileScores*, const Weights* weights, ChunkSums& sums) {
   const int64_t rows_of_tile = smaller(16, queries);  // of several tiles, all are computed with, read or not
+  const Steps steps = {.begin = keys.begin / kTileKeys, .end = keys.end / kTileKeys};
+  const ChunkOfSplit c = {.weights = weights, .values = own.values, .sums = sums};
   own.set_rows({.first = rows_of_tile, .second = rows_of_tile});
-  const ChunkOfSplit c = {.weights = weights,
-                          .first_step = unit.keys.begin / kTileKeys,
-                          .values = own.values[own.room],
-                          .steps = steps_of(unit),
-                          .sums = sums};
-  own.room ^= 1;
   return for_type(stored.store.dtype, [&]<DType kType>() {
-    Expansion<kType> expansion;
-    int64_t pairs = 0;
-    if (next != nullptr) {
-      expansion.begin(stored, next->rows + next->keys.begin, next->chunk, own.values[own.room][0][0]);
-      if (expansion.whole()) pairs = steps_of(*next) * kPairsAStep;
-    }
-    for_tiles(queries, [&]<int kTiles>() {
-      add_unit<kTiles>(c, ahead, expansion, pairs);
-      return true;
-    });
-    if (next != nullptr && pairs == 0) return expand_values<kType>(stored, *next, own.values[own.room]);
-    return !has_infinite<kType>(expansion.largest);
+    const auto add = queries > 16 ? add_chunk<kType, true> : add_chunk<kType, false>;
+    return add(own, ahead, stored, rows, chunk, divide_up(queries, 16), steps, c);
   });
 }
 

@@ -40,8 +40,8 @@ struct HalfCore : VectorSteps {
                     Keys keys, TileScores* scores);
   static void weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights&, float* max, float* sum);
-  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
-                         int64_t queries, const TileScores* weights, const Weights*, ChunkSums& sums);
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+                         int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums);
 };
 using Own = HalfCore::Own;
 
@@ -223,15 +223,14 @@ template <int kRows, bool kAsks>
   }
 }
 
-bool HalfCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit*,
-                          int64_t queries, const TileScores* weights, const Weights*, ChunkSums& sums) {
-  const Keys keys = unit.keys;
-  const int64_t width = smaller(kChunk, stored.dim - unit.chunk * kChunk);
+bool HalfCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+                          int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums) {
+  const int64_t width = smaller(kChunk, stored.dim - chunk * kChunk);
   __m512i flags = _mm512_setzero_si512();
   for (int64_t begin = keys.begin, end; begin < keys.end; begin = end) {
     end = smaller(begin / kValuesAtOnce * kValuesAtOnce + kValuesAtOnce, keys.end);
     for (int64_t key = begin; key < end; ++key) {
-      expand(unit.rows[key], unit.chunk * kChunk, width, own.values[key - begin], &flags);
+      expand(rows[key], chunk * kChunk, width, own.values[key - begin], &flags);
       ahead.ask();
     }
     in_rows<8>(

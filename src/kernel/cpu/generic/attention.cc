@@ -32,8 +32,8 @@ struct VectorCore : VectorSteps {
                     Keys keys, TileScores* scores);
   static void weigh(TileScores& scores, const QueryLanes& lanes, int64_t tile, float factor, int64_t split_begin,
                     Keys keys, Weights&, float* max, float* sum);
-  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit* next,
-                         int64_t queries, const TileScores* weights, const Weights*, ChunkSums& sums);
+  static bool add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows, int64_t chunk,
+                         int64_t queries, Keys keys, const TileScores* weights, const Weights*, ChunkSums& sums);
 };
 using Own = VectorCore::Own;
 
@@ -192,10 +192,11 @@ bool VectorCore::score(Own& own, Ahead& ahead, const StoredRows& stored, const s
                   [&]<DType kType>() { return score_run<kType>(own, ahead, stored, rows, queries, keys, scores); });
 }
 
-bool VectorCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const ValueUnit& unit, const ValueUnit*,
-                            int64_t queries, const TileScores* weights, const Weights*, ChunkSums& sums) {
+bool VectorCore::add_values(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte* const* rows,
+                            int64_t chunk, int64_t queries, Keys keys, const TileScores* weights, const Weights*,
+                            ChunkSums& sums) {
   return for_type(stored.store.dtype, [&]<DType kType>() {
-    return add_chunk<kType>(own, ahead, stored, unit.rows, unit.chunk, queries, unit.keys, weights, sums);
+    return add_chunk<kType>(own, ahead, stored, rows, chunk, queries, keys, weights, sums);
   });
 }
 

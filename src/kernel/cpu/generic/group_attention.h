@@ -34,14 +34,6 @@ struct QueryLanes {
   int64_t head[kMaxQueries];
 };
 
-// What one worker adds up at once: one chunk of the values of one split.
-struct ValueUnit {
-  int64_t split = 0;
-  int64_t chunk = 0;
-  Keys keys;
-  const std::byte* const* rows = nullptr;  // where the split's stored rows lie
-};
-
 // A core has
 //   kStepKeys                          runs of keys are multiples of it, unless a split's visible part ends before
 //   kFewestQueries                     groups are not made smaller than this to give every worker one
@@ -52,8 +44,7 @@ struct ValueUnit {
 //   kScoreFactor, power(x)             weights are power(kScoreFactor * scale * score - maximum)
 //   kE4m3Factor                        of what it makes of e4m3 numbers, to get these
 //   weigh(scores, lanes, tile, factor, split_begin, keys, weights, max, sum)
-//   begin_values(own, stored rows, unit)  before a worker's first unit
-//   add_values(own, ahead, stored rows, unit, the worker's next unit or null, queries, scores, weights, sums) -> as score
+//   add_values(own, ahead, stored rows, where they lie, chunk, queries, keys, scores, weights, sums) -> as score
 //   store(out, row, column, left, sums of a query, factor)
 // The sums of a query may lie in an order of the core's own.
 template <class Core>
@@ -112,13 +103,11 @@ class GroupAttention {
   void compute_weights();
   void fold_sums(int64_t split, int64_t query);
   void fold_all_sums();
-  ValueUnit value_unit(int64_t split, int64_t chunk) const {
-    return {.split = split, .chunk = chunk, .keys = visible_[split], .rows = value_rows(split)};
-  }
-  void compute_values(const Take& take);
+  void compute_values(int64_t chunk, Ahead& ahead);
   Ahead& ahead_of(int worker) const { return last_wave_ && ahead_ != nullptr ? ahead_[worker] : nothing_ahead; }
   void fold_values(int64_t split, const ChunkSums& sums, ChunkSums& total) const;
   void write_results(int64_t chunk, const ChunkSums& total) const;
+  void ask_for_results(int64_t chunk) const;
   void note_infinite(const StoredRows& stored, const std::byte* const (*rows)[kSplit]);
   void write_spoiled() const;
 
@@ -153,16 +142,22 @@ GroupAttention<Core>::GroupAttention(const QueryGroup& group, const Team& team, 
       values_{.store = a_.v, .column = group.kv_head * a_.value_dim, .dim = a_.value_dim},
       one_store_(a_.k.data == a_.v.data),
       s_(reinterpret_cast<Scratch*>(thread_scratch())->shared) {
+  // Counted up: a division each takes as long as a lane's scores of a few keys.
+  const int64_t heads = group.heads_per_kv();
+  int64_t row = group.begin / heads, head = group.begin % heads;
+  Visible visible = group.visible(0);
   for (int64_t query = 0; query < tiles_ * 16; ++query) {
-    const int64_t source = smaller(query, group.count - 1);
-    const Visible visible = group.visible(source);
     s_.lanes.first[query] = static_cast<int32_t>(visible.first);
     s_.lanes.last[query] = static_cast<int32_t>(visible.last);
-    s_.lanes.row[query] = group.row(source);
-    s_.lanes.head[query] = group.head(source);
+    s_.lanes.row[query] = group.request->row_begin + row;
+    s_.lanes.head[query] = group.kv_head * heads + head;
     s_.max_so_far[query] = -__builtin_inff();
     s_.sum_so_far[query] = 0;
     s_.spoiled[query] = false;
+    if (query + 1 >= group.count || ++head < heads) continue;
+    head = 0;
+    ++row;
+    visible = group.visible(query + 1);
   }
 }
 
@@ -278,26 +273,31 @@ void GroupAttention<Core>::write_results(int64_t chunk, const ChunkSums& total) 
 }
 
 template <class Core>
-void GroupAttention<Core>::compute_values(const Take& take) {
-  const int64_t chunks = values_.chunks();
-  ValueUnit unit = value_unit(0, take(1));
-  if (unit.chunk >= chunks) return;
+void GroupAttention<Core>::compute_values(int64_t chunk, Ahead& ahead) {
   OfWorker& memory = worker_memory();
-  const typename Core::Session session(memory.own);
-  bool finite = Core::begin_values(memory.own, values_, unit);
-  for (bool more = true; more;) {
-    const bool ends = unit.split + 1 == splits_;
-    const ValueUnit next = ends ? value_unit(0, take(1)) : value_unit(unit.split + 1, unit.chunk);
-    more = next.chunk < chunks;
-    ChunkSums& total = first_wave_ && last_wave_ ? memory.total : s_.values[unit.chunk];
-    const bool first = first_wave_ && unit.split == 0;
-    finite &= Core::add_values(memory.own, ahead_of(take.worker), values_, unit, more ? &next : nullptr, group_.count,
-                               s_.scores[unit.split], s_.weights[unit.split], first ? total : memory.sums);
-    if (!first) fold_values(unit.split, memory.sums, total);
-    if (ends && last_wave_) write_results(unit.chunk, total);
-    unit = next;
+  ChunkSums& total = first_wave_ && last_wave_ ? memory.total : s_.values[chunk];
+  bool finite = true;
+  if (last_wave_) ask_for_results(chunk);
+  for (int64_t split = 0; split < splits_; ++split) {
+    const bool first = first_wave_ && split == 0;
+    finite &= Core::add_values(memory.own, ahead, values_, value_rows(split), chunk, group_.count, visible_[split],
+                               s_.scores[split], s_.weights[split], first ? total : memory.sums);
+    if (!first) fold_values(split, memory.sums, total);
   }
+  if (last_wave_) write_results(chunk, total);
   if (!finite) __atomic_store_n(&infinite_values_, true, __ATOMIC_RELAXED);
+}
+
+// The lines that write_results will write, which others read before.
+template <class Core>
+void GroupAttention<Core>::ask_for_results(int64_t chunk) const {
+  const int64_t bytes = a_.out.dtype == DType::kBf16 ? 2 : 4;
+  for (int64_t query = 0; query < group_.count; ++query) {
+    const int64_t column = s_.lanes.head[query] * a_.value_dim + chunk * kChunk;
+    const std::byte* line =
+        static_cast<const std::byte*>(a_.out.data) + (s_.lanes.row[query] * a_.out.stride + column) * bytes;
+    for (int64_t at = 0; at < kChunk * bytes; at += 64) __builtin_prefetch(line + at, 1);
+  }
 }
 
 // Rare.
@@ -343,17 +343,20 @@ void GroupAttention<Core>::run() {
     compute_scores();
     compute_weights();
     fold_all_sums();
-    team_.on_all([&](const Take& take) { compute_values(take); });
+    team_.on_all([&](const auto& take) {
+      const typename Core::Session session(worker_memory().own);
+      for (int64_t chunk; (chunk = take(1)) < chunks;) compute_values(chunk, ahead_of(take.worker));
+    });
     if (infinite_keys_) note_infinite(keys_, s_.key_rows);
     if (infinite_values_) note_infinite(values_, one_store_ ? s_.key_rows : s_.value_rows);
   }
   if (any_spoiled_) write_spoiled();
 }
 
-// How many queries make a group: as many as a core takes at once, or fewer where all workers then have a group each.
+// How many queries make a group: as many as a core takes at once, or half and so on where all workers then have one.
 template <class Core>
 static inline int64_t queries_of_group(const Attention& a, int workers) {
-  for (int64_t queries = kMaxQueries; queries >= Core::kFewestQueries; queries -= 16) {
+  for (int64_t queries = kMaxQueries; queries >= Core::kFewestQueries; queries /= 2) {
     int64_t groups = 0;
     for (int64_t i = 0; i < a.request_count; ++i) groups += groups_of_head(a, i, queries) * a.kv_heads;
     if (groups >= workers) return queries;
@@ -382,7 +385,7 @@ static inline void run_attention(WorkerPool& pool, const Attention& a) {
   const bool uneven = groups < workers || (groups < 2 * workers && groups % workers != 0);
   const Team team = {.pool = workers > 1 && uneven && most_runs > 1 ? &pool : nullptr};
   const bool alone = team.pool != nullptr || work < 128 || groups < 2;  // one worker goes through the groups
-  constexpr int kMostAhead = 64;                                       // workers
+  constexpr int kMostAhead = 64;                                        // workers
   Ahead ahead[kMostAhead];
   const bool asks = a.upcoming_count > 0 && workers <= kMostAhead && (team.pool != nullptr || !alone);
   for (int worker = 0; asks && worker < workers; ++worker) {

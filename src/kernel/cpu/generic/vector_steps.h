@@ -70,10 +70,6 @@ struct VectorSteps {
   };
 
   [[gnu::always_inline]] static inline F32x16 power(F32x16 x) { return exp(x); }
-  template <class Own>
-  static bool begin_values(Own&, const StoredRows&, const ValueUnit&) {
-    return true;
-  }
   // Adding 0 turns -0 to 0: whether a zero sum carries a sign may depend on neighbours' keys (0 * -1).
   [[gnu::always_inline]] static inline void store(const Rows& out, int64_t row, int64_t column, int64_t left,
                                                   const float* sums, float factor) {
