@@ -1,7 +1,7 @@
 """Strobe beside its peers: the Python reference (transformers' DeepSeek-V3, z-lab's dflash package), and llama.cpp.
 
   build/compat-venv/bin/python bench/peers/bench_reference.py [--jsonl tests/data/wordproblems.jsonl] [--count 20] [--device cuda]
-      [--llama-cpp bf16,q8_0,q4_0]
+      [--llama-cpp bf16,q8_0,q4_0] [--quietest-cores]
 
 Reference and Strobe, plain and with DFlash, greedy, e4m3 target cache; with --llama-cpp also llama.cpp's plain decoding of
 the same target in these formats (llama_cpp_peer.py says how to install it, and why not its DFlash). They take turns, a few problems at a time in
@@ -15,6 +15,7 @@ the rest of the time over the rest of the tokens. Loading and one warm-up reques
 """
 import argparse
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -138,6 +139,19 @@ def machine(device: str) -> dict:
             "system": platform.platform()}
 
 
+def quietest_cores(count: int) -> list[int]:
+    """The cores on which a fixed piece of work takes least time now: neighbours of a virtual machine do not show in /proc/stat, but
+    a core that shares its arithmetic units with one is up to twice as slow here, and more where vectors are wide."""
+    allowed, data, times = sorted(os.sched_getaffinity(0)), b"x" * 65536, {}
+    for core in allowed:
+        os.sched_setaffinity(0, [core])
+        start = time.perf_counter()
+        for _ in range(400):
+            hashlib.sha256(data).digest()
+        times[core] = time.perf_counter() - start
+    return sorted(sorted(allowed, key=times.get)[:count])
+
+
 class OthersShare:
     """How much of the machine's CPU time other programs (and the hypervisor) took since this object was made."""
 
@@ -210,6 +224,8 @@ def parse_args():
     parser.add_argument("--max-new-tokens", type=int, default=224)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of all four runs")
     parser.add_argument("--threads", type=int, default=2, help="cores for every run (default 2)")
+    parser.add_argument("--quietest-cores", action="store_true", help="of the cores, those on which work is quickest when the runs begin; "
+                        "default: the first")
     parser.add_argument("--models", type=Path, default=ROOT / "models/pocket-k2")
     parser.add_argument("--binary", type=Path, default=ROOT / "build/release/strobe")
     parser.add_argument("--strobe-args", type=str.split, default=[], help="more flags for strobe, in one string")
@@ -268,7 +284,8 @@ def measure(args, rows: list[dict], names: list[str]) -> dict:
 
 def main() -> int:
     args = parse_args()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:args.threads])  # children inherit it
+    cores = quietest_cores(args.threads) if args.quietest_cores else sorted(os.sched_getaffinity(0))[:args.threads]
+    os.sched_setaffinity(0, cores)  # children inherit it
     rows = strobe_cli.read_rows(args.jsonl, args.count)
     if not rows:
         raise SystemExit(f"{args.jsonl}: no rows")
