@@ -4,19 +4,18 @@
 // - x: bf16 rows are read where they lie; gathered or f32 rows, and a number of columns that is no multiple of 32, are
 // first
 //   written as dense tiles. Neighbouring units of one problem share that copy.
-// - weights: bf16 tiles are read where they lie. NVFP4 tiles are expanded to bf16 just before they are used, two steps
-// ahead,
-//   in L1; where there are more than 16 rows, once for all of them.
-// - up to 16 rows ("narrow"): two output tiles side by side, so that the multiplications (latency 52 cycles) do not
-// wait for
-//   each other. More rows ("wide"): 2 x 2 tiles of sums, so that each tile loaded is used twice.
+// - weights: bf16 tiles are read where they lie. NVFP4 tiles are expanded to bf16 just before they are used, a step
+//   ahead, in L1; where there are more than 16 rows, once for all of them.
+// - up to 16 rows ("narrow"): two output tiles side by side (NVFP4: four), so that the multiplications (latency 52
+//   cycles) do not wait for each other. More rows ("wide"): 2 x 2 tiles of sums, so that each tile loaded is used
+//   twice.
 //
 // Narrow products read each weight once: out * in * 2 bytes (NVFP4 9/16 of a byte) at what memory gives (measured on a
 // Xeon of the fourth generation: 25 GB/s a core from L3, 7 bytes a cycle), against 16 cycles a KiB of bf16 in the tile
 // unit. Wide ones are limited by loading tiles: 4 KiB from L1 or L2 for 64 cycles of multiplication.
 #include "kernel/cpu/amx/expand.h"
 #include "kernel/cpu/amx/kernels.h"
-#include "kernel/cpu/amx/nvfp4.h"
+#include "kernel/cpu/amx/nvfp4_narrow.h"
 #include "kernel/cpu/amx/tiles.h"
 #include "kernel/cpu/generic/gemm_driver.h"
 
@@ -34,6 +33,7 @@ struct alignas(64) Scratch {
   float sums[kRowTiles][kTilesPerUnit][16][16];
 };
 static_assert(sizeof(Scratch) <= kScratchBytes);
+static_assert(kTilesPerUnit == 4);  // as narrow() takes them
 
 // Where a block's tiles lie: step s of row or output tile t at data + t * tile + s * step, its rows `row` bytes apart.
 struct Operand {
@@ -74,7 +74,8 @@ class TileGemm {
   void narrow_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
   void narrow_one(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
   template <int kTiles>
-  void narrow_expanding(const Block& block, const Operand& x, int64_t tile);
+  void narrow_expanding(const Block& block, const Operand& x);
+  void narrow(const Block& block, const Operand& x, const Operand& w, int64_t row_tile);
   void wide_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile);
   template <int kRegister>
   void load_sums(const Block& block, int64_t row_tile, int64_t tile);
@@ -240,47 +241,72 @@ void TileGemm::narrow_one(const Block& block, const Operand& x, const Operand& w
   store_sums<0>(block, row_tile, tile);
 }
 
-// One row tile and one or two NVFP4 tiles. Steps are expanded two ahead of their multiplication, so that their stores
-// have left for L1 when the tile unit loads them. The two tiles of a step lie side by side: stores 4 KiB apart from a
-// load would hold it up.
+// All NVFP4 tiles of a unit with one row tile.
 template <int kTiles>
-void TileGemm::narrow_expanding(const Block& block, const Operand& x, int64_t tile) {
-  constexpr int64_t kRing = 4;
-  constexpr int64_t kAhead = 2;
+void TileGemm::narrow_expanding(const Block& block, const Operand& x) {
   const Nvfp4Expander expander = expander_;
-  std::byte* ring = scratch_.weights[0][0];
-  const std::byte* groups0 = packed_tile(tile, block.begin);
-  const std::byte* groups1 = packed_tile(tile + kTiles - 1, block.begin);
-  const int64_t ahead = kTiles * problem_->weight.in / kNvfp4Group * kNvfp4GroupBytes;  // the next tiles
+  std::byte* slots = scratch_.weights[0][0];
+  const auto slot_of = [&](int64_t step) { return slots + step % 2 * kTiles * kTileBytes; };
+  const std::byte* groups = packed_tile(0, block.begin);
+  constexpr int64_t kStepBytes = 2 * kNvfp4GroupBytes;
+  const int64_t in = problem_->weight.in;
+  const int64_t tile_bytes = in / kNvfp4Group * kNvfp4GroupBytes;
+  // Some steps on in the same tile; from the last steps, what begins the same tile of the next unit.
+  const int64_t steps_ahead = smaller(8, divide_up(in, kStepColumns));
+  const auto ahead_of = [&](int64_t step) {
+    const bool ends = block.begin + (step + steps_ahead) * kStepColumns >= in;
+    return steps_ahead * kStepBytes + (ends ? (kTiles - 1) * tile_bytes : 0);
+  };
+  const auto expand = [&](int64_t step) {
+    for (int64_t tile = 0; tile < kTiles; ++tile) {
+      const std::byte* from = groups + tile * tile_bytes + step * kStepBytes;
+      for (int64_t line = 0; line < 5; ++line) __builtin_prefetch(from + ahead_of(step) + line * 64);
+      expand_step(expander, from, block.columns - step * kStepColumns, slot_of(step) + tile * kTileBytes);
+    }
+  };
+  load_sums<0>(block, 0, 0);
+  if constexpr (kTiles > 1) load_sums<1>(block, 0, 1);
+  if constexpr (kTiles > 2) load_sums<2>(block, 0, 2);
+  if constexpr (kTiles > 3) load_sums<3>(block, 0, 3);
+  const int64_t whole = block.columns / kStepColumns;
+  expand(0);
   const std::byte* xs = x.data;
-  load_sums<0>(block, 0, tile);
-  if constexpr (kTiles == 2) load_sums<1>(block, 0, tile + 1);
-  for (int64_t s = 0; s < block.steps + kAhead; ++s) {
-    if (s < block.steps) {
-      std::byte* to = ring + s % kRing * 2 * kTileBytes;
-      const int64_t left = block.columns - s * kStepColumns;
-      for (int64_t line = 0; line < 5; ++line) {
-        __builtin_prefetch(groups0 + ahead + line * 64);
-        if constexpr (kTiles == 2) __builtin_prefetch(groups1 + ahead + line * 64);
-      }
-      expand_step(expander, groups0, left, to);
-      if constexpr (kTiles == 2) expand_step(expander, groups1, left, to + kTileBytes);
-      groups0 += 2 * kNvfp4GroupBytes;
-      groups1 += 2 * kNvfp4GroupBytes;
+  for (int64_t s = 1; s < block.steps; ++s, xs += x.step) {
+    if (s < whole) {
+      expand_and_multiply<kTiles>(expander, {.groups = groups + s * kStepBytes,
+                                             .tile_bytes = tile_bytes,
+                                             .ahead = ahead_of(s),
+                                             .to = slot_of(s),
+                                             .x = xs,
+                                             .x_row = x.row,
+                                             .weights = slot_of(s - 1)});
+    } else {
+      multiply_expanded<kTiles>(xs, x.row, slot_of(s - 1));
+      expand(s);
     }
-    if (s < kAhead) continue;
-    const std::byte* slot = ring + (s - kAhead) % kRing * 2 * kTileBytes;
-    tile_load<4>(xs, x.row);
-    tile_load<6>(slot, kTileStride);
-    tile_multiply<0, 4, 6>();
-    if constexpr (kTiles == 2) {
-      tile_load<7>(slot + kTileBytes, kTileStride);
-      tile_multiply<1, 4, 7>();
-    }
-    xs += x.step;
   }
-  store_sums<0>(block, 0, tile);
-  if constexpr (kTiles == 2) store_sums<1>(block, 0, tile + 1);
+  multiply_expanded<kTiles>(xs, x.row, slot_of(block.steps - 1));
+  store_sums<0>(block, 0, 0);
+  if constexpr (kTiles > 1) store_sums<1>(block, 0, 1);
+  if constexpr (kTiles > 2) store_sums<2>(block, 0, 2);
+  if constexpr (kTiles > 3) store_sums<3>(block, 0, 3);
+}
+
+// One row tile and all output tiles of the unit.
+void TileGemm::narrow(const Block& block, const Operand& x, const Operand& w, int64_t row_tile) {
+  const int64_t tiles = unit_.tile_end - unit_.tile_begin;
+  set_rows({.first = rows_of_tile(row_tile), .second = rows_of_tile(row_tile)});
+  if (is_nvfp4() && row_tile == 0) {
+    tiles == 4   ? narrow_expanding<4>(block, x)
+    : tiles == 3 ? narrow_expanding<3>(block, x)
+    : tiles == 2 ? narrow_expanding<2>(block, x)
+                 : narrow_expanding<1>(block, x);
+  } else {
+    int64_t tile = 0;
+    for (; tile + 1 < tiles; tile += 2) narrow_pair(block, x, w, row_tile, tile);
+    if (tile < tiles) narrow_one(block, x, w, row_tile, tile);
+  }
+  for (int64_t tile = 0; block.last && tile < tiles; tile += 2) write(row_tile, tile, smaller(2, tiles - tile));
 }
 
 void TileGemm::wide_pair(const Block& block, const Operand& x, const Operand& w, int64_t row_tile, int64_t tile) {
@@ -403,19 +429,7 @@ void TileGemm::operator()(const GemmUnit& unit) {
       narrow_one(block, x, w, row_tile + 1, tile);
       if (block.last) write(row_tile, tile, 1), write(row_tile + 1, tile, 1);
     }
-    if (row_tile == row_tiles) continue;
-    set_rows({.first = rows_of_tile(row_tile), .second = rows_of_tile(row_tile)});
-    for (int64_t tile = 0; tile < tiles; tile += 2) {
-      const int64_t some = smaller(2, tiles - tile);
-      if (is_nvfp4() && row_tiles == 1) {
-        some == 2 ? narrow_expanding<2>(block, x, tile) : narrow_expanding<1>(block, x, tile);
-      } else if (some == 2) {
-        narrow_pair(block, x, w, row_tile, tile);
-      } else {
-        narrow_one(block, x, w, row_tile, tile);
-      }
-      if (block.last) write(row_tile, tile, some);
-    }
+    if (row_tile < row_tiles) narrow(block, x, w, row_tile);
   }
 }
 
