@@ -46,10 +46,21 @@ struct GemmProblem {
   bool accumulate = false;  // y += (y must be f32), for residual adds
 };
 
+// Memory that calls behind this one will read: weights of products. `call` ascends: parts with the same number belong
+// to one call, in the order of its problems. data nullptr: a part of which only the size is known, or expected.
+struct Upcoming {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+  int32_t call = 0;
+};
+
 // Problems are independent (none reads what another writes): heads of one projection, experts of one layer.
 struct Gemm {
   const GemmProblem* problems = nullptr;
   int64_t count = 0;
+  // What a kernel may ask the memory for while it computes. It changes nothing but time.
+  const Upcoming* upcoming = nullptr;
+  int64_t upcoming_count = 0;
 };
 
 // y[r, g, :] = x[r, g, :] / sqrt(mean(x[r, g, :]^2) + epsilon) * weight. Groups: 1 for a hidden state, heads for
@@ -220,14 +231,6 @@ struct AttentionRequest {
   const int32_t* pages = nullptr;  // page id of positions [i * page_size, (i + 1) * page_size)
 };
 
-// Memory that calls behind this one will read: weights of products. `call` ascends: parts with the same number belong
-// to one call, in the order of its problems. data nullptr: a part of which only the size is known, or expected.
-struct Upcoming {
-  const void* data = nullptr;
-  int64_t bytes = 0;
-  int32_t call = 0;
-};
-
 // The largest numbers per head that attention kernels have room for: of a key (MLA: latent + rope) and of a value (MLA:
 // latent).
 inline constexpr int64_t kMaxAttentionKeyDim = 640;
@@ -251,8 +254,7 @@ struct MlaAttention {
   int64_t latent = 0;
   int64_t rope = 0;
   float scale = 1;
-  // What a kernel may ask the memory for while it computes. It changes nothing but time.
-  const Upcoming* upcoming = nullptr;
+  const Upcoming* upcoming = nullptr;  // as in Gemm
   int64_t upcoming_count = 0;
 };
 
@@ -284,7 +286,7 @@ struct GqaAttention {
   // Keys and values were made for this call alone, lie in one page, and belong to one request: a kernel may sum in an
   // order of its own, which the number of rows and keys may change.
   bool prompt = false;
-  const Upcoming* upcoming = nullptr;  // as in MlaAttention
+  const Upcoming* upcoming = nullptr;  // as in Gemm
   int64_t upcoming_count = 0;
 };
 

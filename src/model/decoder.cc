@@ -54,7 +54,7 @@ void run_layers(ops::Exec& exec, const Recipe& recipe, std::span<const LayerWeig
     }
     ops::rms_norm(exec, h, w.ffn_norm, recipe.epsilon, x);
     if (const auto* routed = std::get_if<RoutedRecipe>(&layer.ffn)) {
-      routed_ffn(exec, *routed, std::get<RoutedWeights>(w.ffn), x, h);
+      routed_ffn(exec, *routed, std::get<RoutedWeights>(w.ffn), x, h, w.after_experts);
     } else {
       dense_ffn(exec, std::get<DenseWeights>(w.ffn), x, h);
     }

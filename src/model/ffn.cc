@@ -16,14 +16,14 @@ void dense_ffn(ops::Exec& exec, const DenseWeights& weights, const Tensor& x, co
 }
 
 void routed_ffn(ops::Exec& exec, const RoutedRecipe& routed, const RoutedWeights& weights, const Tensor& x,
-                const Tensor& h) {
+                const Tensor& h, std::span<const kernel::Upcoming> upcoming) {
   ops::WorkspaceFrame frame(exec.workspace());
   const Tensor logits = frame.tensor(DType::kF32, {x.dim(0), routed.experts});
   ops::linear(exec, {x, weights.router, logits});
   ops::Router router = routed.router;
   router.bias = weights.bias;
   const bool together = weights.together();
-  ops::routed_experts(exec, router, weights.experts, x, logits, h, together ? &*weights.shared : nullptr);
+  ops::routed_experts(exec, router, weights.experts, x, logits, h, together ? &*weights.shared : nullptr, upcoming);
   if (weights.shared && !together) dense_ffn(exec, *weights.shared, x, h);
 }
 

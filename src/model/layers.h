@@ -20,7 +20,8 @@ void mla_attention(ops::Exec& exec, const LayerContext& context, const MlaRecipe
 void gqa_attention(ops::Exec& exec, const LayerContext& context, const GqaRecipe& gqa, const GqaWeights& weights,
                    const Tensor& x, const Tensor& h);
 void dense_ffn(ops::Exec& exec, const DenseWeights& weights, const Tensor& x, const Tensor& h);
+// upcoming: what is read behind the experts
 void routed_ffn(ops::Exec& exec, const RoutedRecipe& routed, const RoutedWeights& weights, const Tensor& x,
-                const Tensor& h);
+                const Tensor& h, std::span<const kernel::Upcoming> upcoming);
 
 }  // namespace strobe::model

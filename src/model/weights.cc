@@ -191,6 +191,9 @@ class ReadingOrder {
       dense(std::get<DenseWeights>(layer.ffn));
     }
   }
+  void after_experts(const RoutedWeights& routed) {
+    if (routed.shared && !routed.together()) dense(*routed.shared);
+  }
   [[nodiscard]] std::vector<kernel::Upcoming> take() { return std::move(list_); }
 
  private:
@@ -202,13 +205,20 @@ class ReadingOrder {
   int32_t call_ = 0;
 };
 
-// Fills LayerWeights::after_attention: up to the next layer's attention.
-void note_reading_order(const Recipe& recipe, std::vector<LayerWeights>& layers) {
+// Fills LayerWeights::after_attention and after_experts: up to the next layer's attention; behind the last layer's
+// experts comes the head, if there is one.
+void note_reading_order(const Recipe& recipe, std::vector<LayerWeights>& layers, const QuantTensor* head) {
   for (size_t i = 0; i < layers.size(); ++i) {
-    ReadingOrder order;
-    order.after_attention(recipe.layers[i], layers[i]);
-    if (i + 1 < layers.size()) order.before_attention(layers[i + 1]);
-    layers[i].after_attention = order.take();
+    LayerWeights& layer = layers[i];
+    ReadingOrder attention, experts;
+    attention.after_attention(recipe.layers[i], layer);
+    if (i + 1 < layers.size()) attention.before_attention(layers[i + 1]);
+    layer.after_attention = attention.take();
+    if (!std::holds_alternative<RoutedWeights>(layer.ffn)) continue;
+    experts.after_experts(std::get<RoutedWeights>(layer.ffn));
+    if (i + 1 < layers.size()) experts.before_attention(layers[i + 1]);
+    if (i + 1 == layers.size() && head != nullptr) experts.call({head});
+    layer.after_experts = experts.take();
   }
 }
 
@@ -240,13 +250,13 @@ Result<TargetWeights> load_target_weights(const Recipe& recipe, TensorSource& so
     STROBE_TRY(add_kv_scales(source, prefix + "self_attn", std::holds_alternative<MlaRecipe>(layer.attention),
                              weights.kv_scales));
   }
-  if (!arena.counts_only()) note_reading_order(recipe, weights.layers);
   STROBE_ASSIGN(weights.norm, loader.vector("model.norm.weight", recipe.hidden));
   if (recipe.tied_head && !source.has("lm_head.weight")) {
     weights.head = arena.pack(embedding);
   } else {
     STROBE_ASSIGN(weights.head, loader.matrix("lm_head", recipe.vocab, recipe.hidden));
   }
+  if (!arena.counts_only()) note_reading_order(recipe, weights.layers, &weights.head);
   return weights;
 }
 
@@ -261,7 +271,7 @@ Result<DraftWeights> load_draft_weights(const Recipe& recipe, int64_t features, 
                                                   recipe.layers[static_cast<size_t>(i)], recipe.hidden));
     weights.layers.push_back(std::move(loaded));
   }
-  if (!arena.counts_only()) note_reading_order(recipe, weights.layers);
+  if (!arena.counts_only()) note_reading_order(recipe, weights.layers, nullptr);
   STROBE_ASSIGN(weights.norm, loader.vector("norm.weight", recipe.hidden));
   return weights;
 }

@@ -51,7 +51,9 @@ struct LayerWeights {
   Tensor ffn_norm;        // [hidden]
   std::variant<MlaWeights, GqaWeights> attention;
   std::variant<DenseWeights, RoutedWeights> ffn;
-  std::vector<kernel::Upcoming> after_attention;  // what is read behind it whatever the tokens are, in that order
+  // What is read behind attention, and behind the routed experts, whatever the tokens are, in that order.
+  std::vector<kernel::Upcoming> after_attention;
+  std::vector<kernel::Upcoming> after_experts;
 };
 
 struct TargetWeights {

@@ -19,6 +19,7 @@ struct Call {
   const Expert* shared;        // or nullptr
   const int32_t* ids;          // [tokens, top_k]
   const float* token_weights;  // [tokens, top_k]
+  std::span<const kernel::Upcoming> upcoming;
 };
 
 void run_fused(Exec& exec, WorkspaceFrame& frame, const Call& call) {
@@ -50,6 +51,17 @@ kernel::GemmProblem of_expert(const Exec& exec, const kernel::GroupByExpert& pai
 // The rows of a list of pairs that expert e has; on devices the problem's range finds them.
 kernel::Rows pairs_of(const Exec& exec, const Tensor& list, const kernel::GroupByExpert& pairs, int64_t e) {
   return rows_of(exec.on_host() ? list.slice(0, pairs.begin[e], pairs.begin[e + 1]) : list);
+}
+
+// How many parts of a list the first of two products asks for: whole calls, with at least half of the bytes.
+size_t first_half(std::span<const kernel::Upcoming> list) {
+  int64_t bytes = 0, passed = 0;
+  for (const kernel::Upcoming& part : list) bytes += part.bytes;
+  size_t i = 0;
+  for (; i < list.size(); passed += list[i++].bytes) {
+    if (2 * passed >= bytes && i > 0 && list[i].call != list[i - 1].call) break;
+  }
+  return i;
 }
 
 // Each expert's weights are read once for all rows of the call that chose it. The shared expert's rows lie behind those
@@ -89,7 +101,8 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
     problems[used + 1].y = pairs_of(exec, up, pairs, e);
     used += 2;
   }
-  exec.kernels().gemm({problems, used});
+  const auto soon = call.upcoming.first(first_half(call.upcoming));
+  exec.kernels().gemm({problems, used, soon.data(), std::ssize(soon)});
   silu_mul(exec, gate, up, mid);
   used = 0;
   if (call.shared != nullptr) {
@@ -104,7 +117,8 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
     problem.y = pairs_of(exec, out, pairs, e);
     problems[used++] = problem;
   }
-  exec.kernels().gemm({problems, used});
+  const auto later = call.upcoming.subspan(soon.size());
+  exec.kernels().gemm({problems, used, later.data(), std::ssize(later)});
   exec.kernels().combine({.x = out.as<float>(),
                           .slots = pairs.slots,
                           .weights = call.token_weights,
@@ -117,7 +131,8 @@ void run_each(Exec& exec, WorkspaceFrame& frame, const Call& call) {
 }  // namespace
 
 void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weights, const Tensor& x,
-                    const Tensor& router_logits, const Tensor& h, const Expert* shared) {
+                    const Tensor& router_logits, const Tensor& h, const Expert* shared,
+                    std::span<const kernel::Upcoming> upcoming) {
   Dims dims("routed_experts");
   dims.check("x", x, {"tokens", "hidden"})
       .check("router_logits", router_logits, {"tokens", "experts"})
@@ -146,7 +161,7 @@ void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weigh
                         .top_groups = router.top_groups,
                         .normalise = router.normalise,
                         .scale = router.scale});
-  const Call call{router, weights, x, h, tokens, count, dims["hidden"], shared, ids, token_weights};
+  const Call call{router, weights, x, h, tokens, count, dims["hidden"], shared, ids, token_weights, upcoming};
   weights.fused() ? run_fused(exec, frame, call) : run_each(exec, frame, call);
 }
 

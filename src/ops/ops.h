@@ -96,9 +96,10 @@ struct Router {
 // h += sum of each token's top_k experts, weighted (kernel/args.h, Route and Combine).
 // x: [tokens, hidden] A;  router_logits: [tokens, experts] f32;  h: [tokens, hidden] f32
 // shared: one that all tokens have besides, unweighted, computed in the same launches; only where weights are not
-// fused, and of the same inter.
+// fused, and of the same inter.  upcoming: kernel/args.h
 void routed_experts(Exec& exec, const Router& router, const ExpertWeights& weights, const Tensor& x,
-                    const Tensor& router_logits, const Tensor& h, const Expert* shared = nullptr);
+                    const Tensor& router_logits, const Tensor& h, const Expert* shared = nullptr,
+                    std::span<const kernel::Upcoming> upcoming = {});
 
 // ---- caches and attention ----
 

@@ -70,7 +70,14 @@ struct GemmCase {
     const Packed packed(table, weight.tensor());
     Matrix y = make_y(y_dtype);
     const GemmProblem p = problem(packed.tensor(), y);
-    table.gemm(pool_of(workers), {.problems = &p, .count = 1});
+    // Half of the calls are told what is read behind them. It is a hint, and changes nothing.
+    static const std::vector<std::byte> later(20'000);
+    const Upcoming upcoming[] = {{later.data(), 64, 0}, {later.data() + 1, 0, 0},  {later.data() + 100, 4097, 0},
+                                 {later.data(), 1, 1},  {later.data(), 20'000, 3}, {nullptr, 0, 4}};
+    table.gemm(pool_of(workers), {.problems = &p,
+                                  .count = 1,
+                                  .upcoming = upcoming,
+                                  .upcoming_count = workers % 2 == 0 ? std::ssize(upcoming) : 0});
     EXPECT_TRUE(y.gaps_intact());
     return y;
   }

@@ -54,7 +54,7 @@ struct Block {
 
 class TileGemm {
  public:
-  TileGemm() : scratch_(*reinterpret_cast<Scratch*>(thread_scratch())), expander_(Nvfp4Expander::make()) {}
+  TileGemm(const Gemm& call, int worker, int workers);
   ~TileGemm() { release_tiles(); }
   TileGemm(const TileGemm&) = delete;
   TileGemm& operator=(const TileGemm&) = delete;
@@ -89,12 +89,26 @@ class TileGemm {
   GemmUnit unit_;
   const GemmProblem* problem_ = nullptr;
   float factor_ = 1;  // of the sums
+  Ahead ahead_;
   TileRows rows_;
   // Which rows and columns of which problem scratch_.x holds.
   const GemmProblem* copied_problem_ = nullptr;
   int64_t copied_row_ = 0;
   int64_t copied_column_ = 0;
 };
+
+// What is asked for ahead, 192 bytes for each 288 of the call's own, must still be in the second-level cache (2 MiB)
+// when it is read: so only calls of few weights ask.
+TileGemm::TileGemm(const Gemm& call, int worker, int workers)
+    : scratch_(*reinterpret_cast<Scratch*>(thread_scratch())), expander_(Nvfp4Expander::make()) {
+  constexpr int64_t kMostOwnNumbers = 2 << 20;  // of a worker; NVFP4: 9/16 of a byte each
+  int64_t numbers = 0;
+  for (int64_t i = 0; i < call.count && call.upcoming_count > 0; ++i) {
+    if (call.problems[i].rows > 0) numbers += call.problems[i].weight.out * call.problems[i].weight.in;
+  }
+  const bool asks = numbers / workers <= kMostOwnNumbers;
+  ahead_.begin(call.upcoming, asks ? call.upcoming_count : 0, worker, workers);
+}
 
 void TileGemm::set_rows(TileRows rows) {
   if (rows.first == rows_.first && rows.second == rows_.second) return;
@@ -273,13 +287,16 @@ void TileGemm::narrow_expanding(const Block& block, const Operand& x) {
   const std::byte* xs = x.data;
   for (int64_t s = 1; s < block.steps; ++s, xs += x.step) {
     if (s < whole) {
-      expand_and_multiply<kTiles>(expander, {.groups = groups + s * kStepBytes,
-                                             .tile_bytes = tile_bytes,
-                                             .ahead = ahead_of(s),
-                                             .to = slot_of(s),
-                                             .x = xs,
-                                             .x_row = x.row,
-                                             .weights = slot_of(s - 1)});
+      ahead_.more();
+      expand_and_multiply<kTiles>(expander,
+                                  {.groups = groups + s * kStepBytes,
+                                   .tile_bytes = tile_bytes,
+                                   .ahead = ahead_of(s),
+                                   .to = slot_of(s),
+                                   .x = xs,
+                                   .x_row = x.row,
+                                   .weights = slot_of(s - 1)},
+                                  ahead_);
     } else {
       multiply_expanded<kTiles>(xs, x.row, slot_of(s - 1));
       expand(s);
@@ -436,7 +453,8 @@ void TileGemm::operator()(const GemmUnit& unit) {
 }  // namespace
 
 void gemm(WorkerPool& pool, const Gemm& call) {
-  run_gemm(pool, call, [] { return TileGemm(); });
+  const int workers = workers_of(pool);
+  run_gemm(pool, call, [&](int worker) { return TileGemm(call, worker, workers); });
 }
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

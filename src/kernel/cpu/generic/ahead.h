@@ -1,7 +1,8 @@
 // Asking for memory that later calls read while this one computes. A core gets 30 GB/s from its third-level cache, from
 // where a decode step reads all weights; while attention computes with keys in its second-level cache, nothing comes
-// from there. One line for every 8 to 16 cycles of arithmetic, evenly, is free or nearly so; many at once are not: they
-// hold up the loads behind them. A worker asks for those parts of each call that on_pieces will give it.
+// from there, and while NVFP4 experts are expanded, half of that. One line for every 8 to 16 cycles of arithmetic,
+// evenly, is free or nearly so; many at once are not: they hold up the loads behind them. A worker asks for those parts
+// of each call that on_pieces will give it.
 #pragma once
 
 #include "kernel/cpu/generic/tasks.h"
@@ -74,6 +75,6 @@ class alignas(64) Ahead {
 }
 
 // Where there is nothing to ask for: zeros, which nobody changes.
-static Ahead nothing_ahead;
+[[maybe_unused]] static Ahead nothing_ahead;
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

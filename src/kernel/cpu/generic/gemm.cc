@@ -4,7 +4,7 @@
 namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 void gemm(WorkerPool& pool, const Gemm& call) {
-  run_gemm(pool, call, [] { return UnitMultiplier(); });
+  run_gemm(pool, call, [](int) { return UnitMultiplier(); });
 }
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE

@@ -84,7 +84,7 @@ static inline void compute_units(const Gemm& call, int64_t begin, int64_t end, i
   }
 }
 
-// make_compute() gives each worker its own function object.
+// make_compute(worker) gives each worker its own function object.
 template <class MakeCompute>
 static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeCompute& make_compute) {
   // Below this many weight reads or multiply-adds (2 us of work) waking other workers does not pay.
@@ -99,15 +99,15 @@ static inline void run_gemm(WorkerPool& pool, const Gemm& call, const MakeComput
   }
   const int workers = workers_of(pool);
   if (workers == 1 || units < 2 || work < kWorthSharing) {
-    auto compute = make_compute();
+    auto compute = make_compute(0);
     int64_t first = 0, first_unit = 0;
     compute_units(call, 0, units, &first, &first_unit, compute);
     return;
   }
   int64_t pieces = smaller(units, workers * kMostPiecesPerWorker);
   if (workers <= kMostOwnPieces / 2) pieces = smaller(pieces, kMostOwnPieces);
-  on_pieces(pool, pieces, [&](const auto& each) {
-    auto compute = make_compute();
+  on_pieces(pool, pieces, [&](int worker, const auto& each) {
+    auto compute = make_compute(worker);
     int64_t first = 0, first_unit = 0;
     each([&](int64_t piece) {
       const int64_t begin = units * piece / pieces;

@@ -25,10 +25,10 @@ static inline void on_workers(WorkerPool& pool, const F& f) {
       const_cast<F*>(&f));
 }
 
-// f(each) on the calling thread and on those workers that come, each(g) calling g(piece) for the pieces that fall to
-// this one; all together for each of [0, pieces) once. Up to 64 pieces a worker begins with its own part of them, which
-// is the same for all calls with as many: what it has read, or asked for ahead, is in its cache. Then it helps
-// the others, in whose parts it goes from the end.
+// f(worker, each) on the calling thread and on those workers that come, each(g) calling g(piece) for the pieces that
+// fall to this one; all together for each of [0, pieces) once. Up to 64 pieces a worker begins with its own part of
+// them, which is the same for all calls with as many: what it has read, or asked for ahead, is in its cache. Then it
+// helps the others, in whose parts it goes from the end.
 inline constexpr int64_t kMostOwnPieces = 64;
 
 template <class F>
@@ -48,7 +48,7 @@ static inline void on_pieces(WorkerPool& pool, int64_t pieces, const F& f) {
           return (__atomic_load_n(next, __ATOMIC_RELAXED) & bit) == 0 &&
                  (__atomic_fetch_or(next, bit, __ATOMIC_RELAXED) & bit) == 0;
         };
-        c.f([&](const auto& g) {
+        c.f(worker, [&](const auto& g) {
           if (c.pieces > kMostOwnPieces) {
             for (int64_t i; (i = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED)) < c.pieces;) g(i);
             return;

@@ -239,7 +239,7 @@ class IntegerMultiplier {
 }  // namespace
 
 void gemm(WorkerPool& pool, const Gemm& call) {
-  run_gemm(pool, call, [] { return IntegerMultiplier(); });
+  run_gemm(pool, call, [](int) { return IntegerMultiplier(); });
 }
 
 }  // namespace strobe::kernel::STROBE_ISA_NAMESPACE
