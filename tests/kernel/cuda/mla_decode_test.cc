@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attention_case.h"
 #include "kernel/cuda/device_memory.h"
@@ -136,6 +137,16 @@ TEST(MlaWork, RowBlocks) {
     }
   }
   EXPECT_EQ(cuda::sm90::request_work({}, 8).blocks, 0);
+}
+
+TEST(MlaWork, Divisors) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  for (const int value : {1, 2, 3, 5, 33, 64, 128, 132, 1'000'003, kMost}) {
+    const cuda::sm90::Divisor by = cuda::sm90::divisor(value);
+    for (const int n : {0, 1, value - 1, value, 131 * (value % 1000), 12'345'678, kMost - 1, kMost}) {
+      EXPECT_EQ(by.quotient(n), n / value) << n << " by " << value;
+    }
+  }
 }
 
 TEST(MlaWork, AtMostSixteenSplits) {

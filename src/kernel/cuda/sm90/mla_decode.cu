@@ -11,15 +11,54 @@ namespace strobe::kernel::cuda::sm90 {
 namespace mla {
 namespace {
 
-// Which half of the ready counters is this call's; the other becomes zero for the next call. Between two calls `turn`
-// is a whole number of kTurn, and within one it stays below the next until the last block of threads has been here. One
-// thread.
-__device__ int take_turn(const Params& p) {
+// Which half of the ready counters is this call's. Between two calls `turn` is a whole number of kTurn, and within one
+// it stays below the next until the last block of threads has been here. One thread.
+__device__ inline int take_turn(const Params& p) {
   const unsigned step = blockIdx.x == 0 ? kTurn - (gridDim.x - 1) : 1;
-  const unsigned turn = atomicAdd(p.turn, step) / kTurn % 2;
+  return static_cast<int>(atomicAdd(p.turn, step) / kTurn % 2);
+}
+
+// The other half becomes zero for the next call. One thread.
+__device__ inline void clear_next_turn(const Params& p, int turn) {
   unsigned* next = p.ready + (1 - turn) * p.block_capacity;
   for (int64_t i = blockIdx.x; i < p.block_capacity; i += gridDim.x) next[i] = 0;
-  return static_cast<int>(turn);
+}
+
+// The next list, for those that bring pages. One math warp: it has the registers for it.
+__device__ inline void list_from(const Params& p, Shared& s, const Cursor& from, int lane) {
+  const bool any = from.request < p.call.request_count;
+  fill_list(p, s, from, any ? p.call.requests[from.request] : AttentionRequest{}, lane);
+  named_barrier_arrive(kListedBarrier, kLoadThreads + 32);
+}
+
+// Math warps: this call's turn, and the first list. If the call has one request, each warp finds its first row block by
+// itself and asks for the queries, while a warp that later brings pages fills the list.
+__device__ inline void begin_math(const Params& p, Shared& s, const Place& place) {
+  const bool turns = place.warpgroup == 1 && place.thread == 0;
+  const int turn = turns ? take_turn(p) : 0;
+  const bool one = p.call.request_count == 1;
+  int block = -1;
+  if (one) {
+    const AttentionRequest request = p.call.requests[0];
+    const Cursor cursor = share_of_one(p, request);
+    stamp(p, s, &MlaStages::listed);
+    if (cursor.request == 0) {
+      block = cursor.item / request_work(request, p.heads.value).slots;
+      const BlockInfo info{request.row_begin, request.first_position, row_block(request, p.heads.value, block)};
+      load_q(p, s, info, place);
+      place_rows(p, s, info, place);
+      named_barrier_arrive(kQueriesBarrier, kThreads);
+    }
+  } else if (place.warpgroup == 0 && place.warp == 0) {
+    list_from(p, s, begin_share(p, place.lane), place.lane);
+    stamp(p, s, &MlaStages::listed);
+  }
+  if (turns) {
+    s.turn = turn;
+    s.loaded_block = block;
+    clear_next_turn(p, turn);
+  }
+  named_barrier_sync(kBeginBarrier, one ? kMathThreads + 32 : kMathThreads);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_constant__ Params p) {
@@ -27,10 +66,7 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   Shared& s = *reinterpret_cast<Shared*>(raw);
   if (shared_address(raw) != kSharedBase) __trap();
   const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int lane = thread % 32;
-  const int warp = __shfl_sync(~0U, thread / 32, 0);
-  const bool timed = p.stages != nullptr && warpgroup == 0 && thread == 0;
+  const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32 % 4, 0);
   if (threadIdx.x < kSlots) {
     mbarrier_init(&s.full[threadIdx.x], kLoadThreads);
     mbarrier_init(&s.empty[threadIdx.x], kMathWarps);
@@ -48,54 +84,49 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   __syncthreads();
   wait_for_launch_ahead();
   let_next_launch_begin();
-  if (timed) s.stages = {.begin = clock64()};
+  if (p.stages != nullptr && threadIdx.x == 0) s.stages = {.begin = clock64()};
   if (warpgroup == 2) {
+    const bool one = p.call.request_count == 1;
+    if (one && warp == 0) {
+      const AttentionRequest request = p.call.requests[0];
+      fill_list(p, s, share_of_one(p, request), request, static_cast<int>(threadIdx.x) % 32);
+      named_barrier_arrive(kBeginBarrier, kMathThreads + 32);
+    }
     release_registers<kLoadRegisters>();
-    if (warp == 0 && lane == 0) s.turn = take_turn(p);
+    named_barrier_sync(kListedBarrier, one ? kLoadThreads : kLoadThreads + 32);
     HalfPage to_fill;
     bool alone = true;
     while (true) {
-      named_barrier_sync(kListBarrier, kThreads);
-      const int count = s.list.count;
+      load_items(p, s, to_fill, static_cast<int>(threadIdx.x) % 128, alone);
       const bool more = s.list.more;
-      load_items(p, s, to_fill, thread, alone);
       named_barrier_sync(kListBarrier, kThreads);
-      if (warp == 0 && lane < count) {
-        const Item& item = s.list.items[lane];
-        atomicAdd(p.ready + s.turn * p.block_capacity + item.block, item.signal);
-      }
+      if (warp == 0) signal_items(p, s, static_cast<int>(threadIdx.x) % 32);
       __syncwarp();
       if (!more) break;
+      named_barrier_sync(kListedBarrier, kLoadThreads + 32);
     }
   } else {
+    begin_math(p, s, place_here());  // before this warpgroup takes what the other gives: that fills a list first
     claim_registers<kMathRegisters>();
-    const Place place{.warpgroup = warpgroup,
-                      .warp = warp,
-                      .thread = thread,
-                      .lane = lane,
-                      .row = warp * 16 + lane / 4,
-                      .column = lane % 4 * 2};
-    const bool lists = warpgroup == 0 && warp == 0;  // it has the registers for it
-    if (lists) begin_share(p, s.cursor, lane);
-    int loaded_block = -1;
+    const Place place = place_here();
     HalfPage next;  // the first of the next item
     Phases phases;
     while (true) {
-      if (lists) fill_list(p.call, s.cursor, s.list, lane);
-      named_barrier_sync(kListBarrier, kThreads);
-      if (timed && s.stages.listed == 0) s.stages.listed = clock64();
+      run_items(p, s, place, next, phases, p.stages != nullptr && place.warpgroup == 0 && place.thread == 0);
       const bool more = s.list.more;
-      run_items(p, s, place, next, phases, loaded_block, timed);
       __threadfence();
       named_barrier_sync(kListBarrier, kThreads);
       if (!more) break;
+      if (place.warpgroup == 0 && place.warp == 0) {
+        const Cursor from = s.cursor;
+        list_from(p, s, from, place.lane);
+      }
+      math_barrier(s, phases);
     }
-    if (timed) s.stages.partials = clock64();
-    merge(p, s, warpgroup * 4 + warp, lane);
-    if (timed) {
-      s.stages.end = clock64();
-      p.stages[blockIdx.x] = s.stages;
-    }
+    stamp(p, s, &MlaStages::partials);
+    merge(p, s, place_here());
+    stamp(p, s, &MlaStages::end);
+    if (p.stages != nullptr && threadIdx.x == 0) p.stages[blockIdx.x] = s.stages;
   }
 }
 
@@ -136,9 +167,13 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                    call.store.dtype == DType::kE4m3,
                "latent {}, rope {}, {} in pages of {}", call.latent, call.rope, to_string(call.store.dtype),
                call.store.page_size);
+  const int grid = multiprocessors();
+  STROBE_CHECK(grid <= static_cast<int>(kTurn), "{} multiprocessors", grid);
   const Layout layout = layout_of(workspace.row_blocks);
   auto* base = static_cast<unsigned char*>(workspace.data);
   const Params params{.call = call,
+                      .heads = divisor(static_cast<int>(call.heads)),
+                      .grid = divisor(grid),
                       .log2_scale = call.scale * call.store.scale * kLog2e,
                       .partials = reinterpret_cast<uint4*>(base + layout.partials),
                       .shares = reinterpret_cast<Share*>(base + layout.shares),
@@ -147,8 +182,6 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                       .ready = reinterpret_cast<unsigned*>(base + layout.ready),
                       .block_capacity = workspace.row_blocks,
                       .stages = stages};
-  const int grid = multiprocessors();
-  STROBE_CHECK(grid <= static_cast<int>(kTurn), "{} multiprocessors", grid);
   constexpr int kSharedBytes = sizeof(Shared);
   allow_shared_memory(reinterpret_cast<const void*>(mla_decode_e4m3_f16), kSharedBytes, "mla_decode_e4m3_f16");
   // It begins while the launch ahead ends.

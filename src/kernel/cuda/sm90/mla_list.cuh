@@ -24,14 +24,28 @@ __device__ inline Sums sums_before(const RequestWork& work, int lane) {
           largest_item};
 }
 
+// This block's share if the call has one request: equal numbers of items. Each thread by itself.
+__device__ inline Cursor share_of_one(const Params& p, const AttentionRequest& request) {
+  const RequestWork work = request_work(request, p.heads.value);
+  const int items = p.grid.quotient(work.items() + p.grid.value - 1);
+  const int item = items * static_cast<int>(blockIdx.x);
+  if (work.blocks > p.block_capacity) __trap();  // the workspace is too small
+  return {.request = item < work.items() ? 0 : 1,
+          .item = item,
+          .block_base = 0,
+          .cost = item * work.item_cost,
+          .cost_end = (item + items) * work.item_cost,
+          .total_blocks = work.blocks};
+}
+
 // This block's share: items whose cost begins in [b, b + 1) of equal parts of the call's. A part is a whole number of
 // the costliest items, so that blocks of threads with row blocks of the same request walk through its pages at the same
-// time and find them in L2.
-__device__ void begin_share(const Params& p, Cursor& share, int lane) {
+// time and find them in L2. One warp.
+__device__ inline Cursor begin_share(const Params& p, int lane) {
   const MlaAttention& call = p.call;
   const int requests = static_cast<int>(call.request_count);
   const auto work_of = [&](int request) {
-    return request < requests ? request_work(call.requests[request], static_cast<int>(call.heads)) : RequestWork{};
+    return request < requests ? request_work(call.requests[request], p.heads.value) : RequestWork{};
   };
   RequestWork work = work_of(lane);
   Sums sums = sums_before(work, lane);
@@ -45,8 +59,7 @@ __device__ void begin_share(const Params& p, Cursor& share, int lane) {
     largest_item = max(largest_item, more.largest_item);
   }
   largest_item = max(largest_item, 1);
-  const int grid = static_cast<int>(gridDim.x);
-  const int part = ((total_cost + grid - 1) / grid + largest_item - 1) / largest_item * largest_item;
+  const int part = (p.grid.quotient(total_cost + p.grid.value - 1) + largest_item - 1) / largest_item * largest_item;
   const int begin = part * static_cast<int>(blockIdx.x);
   Cursor c{.request = requests, .item = 0, .block_base = 0, .cost = 0, .cost_end = 0, .total_blocks = total_blocks};
   int cost_before = 0;
@@ -73,19 +86,17 @@ __device__ void begin_share(const Params& p, Cursor& share, int lane) {
     blocks_before += sums.all_blocks;
   }
   if (total_blocks > p.block_capacity) __trap();  // the workspace is too small
-  if (lane == 0) share = c;
-  __syncwarp();
+  return c;
 }
 
-// The next items of the share that are not empty, one a lane. One warp.
-__device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, int lane) {
-  Cursor c = share;
-  __syncwarp();
-  const int heads = static_cast<int>(call.heads);
+// The next items of the share that are not empty, one a lane. One warp; `request`: of the first of them.
+__device__ void fill_list(const Params& p, Shared& s, Cursor c, AttentionRequest request, int lane) {
+  const int heads = p.heads.value;
+  const int requests = static_cast<int>(p.call.request_count);
+  List& list = s.list;
   int count = 0;
   bool full = false;
-  while (c.request < call.request_count && c.cost < c.cost_end) {
-    const AttentionRequest request = call.requests[c.request];
+  while (c.request < requests && c.cost < c.cost_end) {
     const RequestWork work = request_work(request, heads);
     const int affordable = work.item_cost == 0 ? 0 : (c.cost_end - c.cost + work.item_cost - 1) / work.item_cost;
     const int take = min(min(work.items() - c.item, affordable), kListItems);
@@ -93,7 +104,7 @@ __device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, i
     const int index = item / max(work.slots, 1);
     const int split = item % max(work.slots, 1);
     const RowBlock rows = row_block(request, heads, index);
-    const int last_position = request.first_position + (rows.end - 1) / heads;
+    const int last_position = request.first_position + p.heads.quotient(rows.end - 1);
     const int splits = split_count(last_position);
     const bool there = lane < take && split < splits;
     const unsigned all = __ballot_sync(~0U, there);
@@ -127,10 +138,11 @@ __device__ void fill_list(const MlaAttention& call, Cursor& share, List& list, i
       ++c.request;
       c.item = 0;
       c.block_base += work.blocks;
+      if (c.request < requests) request = p.call.requests[c.request];
     }
   }
   if (lane == 0) {
-    share = c;
+    s.cursor = c;
     list.count = count;
     list.more = full;
     list.total_blocks = c.total_blocks;

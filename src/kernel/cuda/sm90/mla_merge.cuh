@@ -37,9 +37,9 @@ template <int kGroups, int kEach>
 __device__ inline void merge_parts(ChunkParts<kGroups, kEach>& parts, const Params& p, const BlockInfo& info,
                                    unsigned written, int chunk, const Place& place) {
   const int row = chunk_row(chunk, place);
-  const int heads = static_cast<int>(p.call.heads);
   const int folded = min(info.rows.begin + row, info.rows.end - 1);
-  const int splits = split_count(info.first_position + folded / heads);
+  const int token = p.heads.quotient(folded);
+  const int splits = split_count(info.first_position + token);
   float largest = kMinusInfinity;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -75,8 +75,9 @@ __device__ inline void merge_parts(ChunkParts<kGroups, kEach>& parts, const Para
   }
   if (info.rows.begin + row >= info.rows.end) return;
   const float factor = p.call.store.scale / total;
-  const int64_t to = int64_t{info.row_begin + folded / heads} * p.call.out.stride + folded % heads * int64_t{kLatent} +
-                     place.warpgroup * kHalf + place.warp * 16 + place.lane / 4 * 2;
+  const int64_t to = int64_t{info.row_begin + token} * p.call.out.stride +
+                     (folded - token * p.heads.value) * int64_t{kLatent} + place.warpgroup * kHalf + place.warp * 16 +
+                     place.lane / 4 * 2;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
     const float low = sums[2 * j] * factor;
@@ -109,19 +110,20 @@ __device__ inline unsigned load_acquire(const unsigned* from) {
   return value;
 }
 
+// The partial results of a list's items are written. One warp.
+__device__ inline void signal_items(const Params& p, const Shared& s, int lane) {
+  if (lane >= s.list.count) return;
+  const Item& item = s.list.items[lane];
+  atomicAdd(p.ready + s.turn * p.block_capacity + item.block, item.signal);
+}
+
 // Warps' parts of chunks are dealt to all math warps, several together if there are many. Whoever has some waits for
 // the splits of their row block: all blocks of the grid run at the same time and none waits before its own items are
 // done.
-__device__ void merge(const Params& p, const Shared& s, int warp, int lane) {
+__device__ void merge(const Params& p, const Shared& s, const Place& place) {
   constexpr int kGroups = kMaxSplits / kGroup;
   constexpr int kMany = 4;
   const unsigned* ready = p.ready + s.turn * p.block_capacity;
-  const Place place{.warpgroup = warp / 4,
-                    .warp = warp % 4,
-                    .thread = warp % 4 * 32 + lane,
-                    .lane = lane,
-                    .row = warp % 4 * 16 + lane / 4,
-                    .column = lane % 4 * 2};
   const int all_chunks = s.list.total_blocks * kChunks;
   const int at_once = all_chunks > 2 * static_cast<int>(gridDim.x) ? kMany : 1;
   for (int i = at_once * static_cast<int>(blockIdx.x); i < all_chunks; i += at_once * static_cast<int>(gridDim.x)) {

@@ -16,6 +16,21 @@ struct Place {
   int column;  // within 8
 };
 
+// Of a thread, read anew: what follows from it takes registers, which are scarce, only where it is used.
+__device__ inline Place place_here() {
+  int index = 0;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  const int lane = index % 32;
+  const int warpgroup = __shfl_sync(~0U, index / 128, 0);
+  const int warp = __shfl_sync(~0U, index / 32 % 4, 0);
+  return {.warpgroup = warpgroup,
+          .warp = warp,
+          .thread = index % 128,
+          .lane = lane,
+          .row = warp * 16 + lane / 4,
+          .column = lane % 4 * 2};
+}
+
 // 8 numbers of q.
 struct Float8 {
   float4 low, high;
@@ -33,19 +48,24 @@ __device__ inline void unpack(const uint4& packed, float* x) {
   }
 }
 
-// The bits of the largest magnitude among 8 numbers and `bits`: as whole numbers they have the order of the numbers. Of
-// bf16 two at a time.
-__device__ inline uint32_t larger_bits(const Float8& packed, uint32_t bits) {
-  float x[8];
-  unpack(packed, x);
+// The bits of the largest magnitude: as whole numbers they have the order of the numbers. Of bf16 two at a time.
+struct Largest {
+  uint32_t single = 0;
+  uint32_t pair = 0;
+  __device__ void add(const Float8& packed) {
+    float x[8];
+    unpack(packed, x);
 #pragma unroll
-  for (const float value : x) bits = max(bits, __float_as_uint(value) & 0x7fffffffU);
-  return bits;
-}
-__device__ inline uint32_t larger_bits(const uint4& packed, uint32_t bits) {
-  bits = __vmaxu2(__vmaxu2(bits, packed.x & 0x7fff7fffU), packed.y & 0x7fff7fffU);
-  return __vmaxu2(__vmaxu2(bits, packed.z & 0x7fff7fffU), packed.w & 0x7fff7fffU);
-}
+    for (const float value : x) single = max(single, __float_as_uint(value) & 0x7fffffffU);
+  }
+  __device__ void add(const uint4& packed) {
+    pair = __vmaxu2(__vmaxu2(pair, packed.x & 0x7fff7fffU), packed.y & 0x7fff7fffU);
+    pair = __vmaxu2(__vmaxu2(pair, packed.z & 0x7fff7fffU), packed.w & 0x7fff7fffU);
+  }
+  [[nodiscard]] __device__ uint32_t bits() const {
+    return max(single, max(pair << 16, pair & 0xffff0000U));
+  }
+};
 
 __device__ inline void store_shared_16(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
@@ -66,71 +86,70 @@ __device__ inline void store_q(uint32_t to, const float (&x)[16], float factor, 
   }
 }
 
-// Rows of q as f16 under a power of two each. Four threads take a row, each every fourth 16 numbers. `Eight`: 8 numbers
-// as they lie in memory. kKeep: they are read once and kept in registers, else twice.
-template <class Eight, bool kKeep>
-__device__ inline void load_q_as(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
-  const int heads = static_cast<int>(p.call.heads);
-  const int row = (place.warpgroup * 4 + place.warp) * 8 + place.lane / 4;
+// Of a thread's row of q: four threads take a row, each every fourth 16 numbers.
+struct QueryRow {
+  int row;           // of the block's 64
+  const void* from;  // the row's first number
+  bool used;         // else it is zeros
+};
+__device__ inline QueryRow query_row(const Params& p, const BlockInfo& info, int row) {
   const int folded = min(info.rows.begin + row, info.rows.end - 1);
-  const Eight* from = static_cast<const Eight*>(p.call.q.data) +
-                      (info.row_begin + folded / heads) * (p.call.q.stride / 8) + folded % heads * (kDim / 8) +
-                      2 * (place.lane % 4);
-  Eight kept[kKeep ? kTiles : 1][2];
-  const auto read = [&](int tile, float(&x)[16]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if constexpr (kKeep) {
-        unpack(kept[tile][half], x + 8 * half);
-      } else {
-        unpack(from[tile * 8 + half], x + 8 * half);
-      }
-    }
-  };
-  if constexpr (kKeep) {
-#pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) kept[i / 2][i % 2] = from[i / 2 * 8 + i % 2];
-  }
-  const bool used = info.rows.begin + row < info.rows.end;
-  const uint32_t to = kQ + swizzled_16(row, 2 * (place.lane % 4));
-  const auto store = [&](float factor) {
-#pragma unroll(kKeep ? kTiles : 1)
-    for (int tile = 0; tile < kTiles; ++tile) {
-      float x[16];
-      read(tile, x);
-      store_q(to + tile * kTileBytes, x, factor, used);
-    }
-  };
-  uint32_t largest_bits = 0;
-#pragma unroll(kKeep ? kTiles : 1)
-  for (int tile = 0; tile < kTiles; ++tile) {
-    if constexpr (kKeep) {
-      largest_bits = larger_bits(kept[tile][1], larger_bits(kept[tile][0], largest_bits));
-    } else {
-      largest_bits = larger_bits(from[tile * 8 + 1], larger_bits(from[tile * 8], largest_bits));
-    }
-  }
-  if constexpr (kKeep) largest_bits = max(largest_bits << 16, largest_bits & 0xffff0000U);
-  largest_bits = max(largest_bits, __shfl_xor_sync(~0U, largest_bits, 1));
-  largest_bits = max(largest_bits, __shfl_xor_sync(~0U, largest_bits, 2));
-  // Numbers that f16 has room for stay as they are. Else the row's largest becomes one of [16, 32), and its scores are
-  // multiplied by what was taken off.
-  const int biased = static_cast<int>(largest_bits >> 23);
-  const bool plain = (biased >= 127 - 8 && biased <= 127 + 14) || biased < 24 || biased > 250;  // or zeros, infinities
-  store(plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(131 + 127 - biased) << 23));
-  if (place.lane % 4 == 0) {
-    s.score_factors[row] = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(biased - 4) << 23);
-    if (!plain) s.plain = false;
-  }
+  const int token = p.heads.quotient(folded);
+  const int64_t at = (info.row_begin + token) * p.call.q.stride + (folded - token * p.heads.value) * kDim;
+  const int bytes = p.call.q.dtype == DType::kF32 ? 4 : 2;
+  return {.row = row,
+          .from = static_cast<const unsigned char*>(p.call.q.data) + at * bytes,
+          .used = info.rows.begin + row < info.rows.end};
 }
 
-__device__ void load_q(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
-  if (p.call.q.dtype == DType::kF32) {
-    load_q_as<Float8, false>(p, s, info, place);
-  } else {
-    load_q_as<uint4, true>(p, s, info, place);
+// A row as f16 under a power of two. `read(tile, half)`: 8 numbers as they lie in memory, the first or the second of a
+// thread's 16 of a tile. kUnrolled: there are registers for all of them.
+template <bool kUnrolled, class Read>
+__device__ inline void convert_q(Shared& s, const QueryRow& q, int quarter, const Read& read) {
+  const uint32_t to = kQ + swizzled_16(q.row, 2 * quarter);
+  const auto store = [&](int tile, float factor) {
+    float x[16];
+    unpack(read(tile, 0), x);
+    unpack(read(tile, 1), x + 8);
+    store_q(to + tile * kTileBytes, x, factor, q.used);
+  };
+  Largest largest;
+#pragma unroll(kUnrolled ? kTiles : 1)
+  for (int tile = 0; tile < kTiles; ++tile) {
+    largest.add(read(tile, 0));
+    largest.add(read(tile, 1));
+  }
+  uint32_t bits = largest.bits();
+  bits = max(bits, __shfl_xor_sync(~0U, bits, 1));
+  bits = max(bits, __shfl_xor_sync(~0U, bits, 2));
+  // Numbers that f16 has room for stay as they are. Else the row's largest becomes one of [16, 32), and its scores are
+  // multiplied by what was taken off.
+  const int biased = static_cast<int>(bits >> 23);
+  const bool plain = (biased >= 127 - 8 && biased <= 127 + 14) || biased < 24 || biased > 250;  // or zeros, infinities
+  const float factor = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(131 + 127 - biased) << 23);
+#pragma unroll(kUnrolled ? kTiles : 1)
+  for (int tile = 0; tile < kTiles; ++tile) store(tile, factor);
+  if (quarter == 0) {
+    s.score_factors[q.row] = plain ? 1.0F : __uint_as_float(static_cast<uint32_t>(biased - 4) << 23);
+    if (!plain) s.plain = false;
   }
   fence_async_proxy();
+}
+
+// f32 numbers are read twice, bf16 ones are kept in registers.
+__device__ inline void load_q(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
+  const QueryRow q = query_row(p, info, (place.warpgroup * 4 + place.warp) * 8 + place.lane / 4);
+  const int quarter = place.lane % 4;
+  if (p.call.q.dtype == DType::kF32) {
+    const auto* from = static_cast<const Float8*>(q.from) + 2 * quarter;
+    convert_q<false>(s, q, quarter, [&](int tile, int half) { return from[tile * 8 + half]; });
+  } else {
+    const auto* from = static_cast<const uint4*>(q.from) + 2 * quarter;
+    uint4 kept[kTiles][2];
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) kept[i / 2][i % 2] = from[i / 2 * 8 + i % 2];
+    convert_q<true>(s, q, quarter, [&](int tile, int half) { return kept[tile][half]; });
+  }
 }
 
 }  // namespace strobe::kernel::cuda::sm90::mla

@@ -151,13 +151,13 @@ __device__ inline void first_page(const Params& p, Shared& s, const Item& item, 
   if (other_moved) rescale_output(out, s, 1, place);
   mbarrier_arrive(&s.published[0]);
   if (begun != nullptr) {
-    start_values(out, s, own.before(2), 1, place, [] {});
+    start_values(out, s, own.before(2), 1, place_here(), [] {});
     finish_products(out);
     warp_arrive(&s.consumed[1]);
-    write_partial(p, s, phases, *begun, place, out);
+    write_partial(p, s, phases, *begun, place_here(), out);
   }
   mbarrier_wait(&s.published[0], phases.next(0));
-  start_values<true>(out, s, own, 0, place, [] {});
+  start_values<true>(out, s, own, 0, place_here(), [] {});
   finish_products(out);
 }
 
@@ -179,8 +179,7 @@ __device__ inline void further_pages(const Params& p, Shared& s, const Item& ite
     wgmma_wait<0>();
     wgmma_read_fence(scores);
     if (page >= span.plain_pages) adjust_scores(scores, s, item.first_page + page, place);
-    const bool own_moved =
-        softmax<false>(s, place, p.log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
+    const bool own_moved = softmax<false>(s, place, p.log2_scale, minus, phases.next(kConsumedPhase) ^ 1, scores, sums);
     if (other_moved) rescale_output(out, s, other, place);  // before the other may move again
     mbarrier_arrive(&s.published[wg]);
     start_values(out, s, own.before(2), other, place, [] {});
@@ -206,43 +205,40 @@ __device__ inline void last_values(Shared& s, const Place& place, HalfPage half,
 }
 
 // Where the rows of a block stand.
-__device__ inline void place_rows(Shared& s, const BlockInfo& info, int heads, const Place& place) {
+__device__ inline void place_rows(const Params& p, Shared& s, const BlockInfo& info, const Place& place) {
   const int row = place.thread;
   if (place.warpgroup != 0 || row >= kRowBlock) return;
-  s.positions[row] = info.first_position + min(info.rows.begin + row, info.rows.end - 1) / heads;
+  s.positions[row] = info.first_position + p.heads.quotient(min(info.rows.begin + row, info.rows.end - 1));
 }
 
-// Another row block: its queries, if they are not there yet, and where its rows stand.
-__device__ inline void begin_rows(const Params& p, Shared& s, const Item& item, const Place& place, Phases& phases,
-                                  int& loaded_block) {
+// The row block of an item that does not continue another, if it is not there yet.
+__device__ inline void begin_rows(const Params& p, Shared& s, const Item& item, const Place& place, Phases& phases) {
+  const int loaded = s.loaded_block;
+  if (item.block == loaded) return;
   math_barrier(s, phases);  // nobody reads what belongs to the last one any more
-  if (item.block != loaded_block) {
-    if (loaded_block >= 0) {
-      if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
-      math_barrier(s, phases);
-    }
-    load_q(p, s, item.info, place);
-    if (loaded_block < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
-    loaded_block = item.block;
+  if (place.warpgroup == 0 && place.thread == 0) s.loaded_block = item.block;
+  if (loaded >= 0) {
+    if (place.warpgroup == 0 && place.thread == 0) s.plain = true;
+    math_barrier(s, phases);
   }
-  place_rows(s, item.info, static_cast<int>(p.call.heads), place);
+  load_q(p, s, item.info, place);
+  place_rows(p, s, item.info, place);
+  if (loaded < 0) named_barrier_arrive(kQueriesBarrier, kThreads);
   math_barrier(s, phases);
 }
 
-__device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPage& next, Phases& phases,
-                          int& loaded_block, bool timed) {
-  const int heads = static_cast<int>(p.call.heads);
+__device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPage& next, Phases& phases, bool timed) {
   Output out;
   RowSums sums;
   for (int i = 0; i < s.list.count; ++i) {
     const Item& item = s.list.items[i];
     if (!item.continues) {
-      begin_rows(p, s, item, place, phases, loaded_block);
+      begin_rows(p, s, item, place, phases);
       clear(out);
 #pragma unroll
       for (int j = 0; j < 16; ++j) sums[j] = 0;
     }
-    const int plain_end = s.plain ? (item.info.first_position + item.info.rows.begin / heads + 1) / kPage : 0;
+    const int plain_end = s.plain ? (item.info.first_position + p.heads.quotient(item.info.rows.begin) + 1) / kPage : 0;
     const Span span{.pages = __shfl_sync(~0U, item.page_count, 0),
                     .plain_pages = __shfl_sync(~0U, plain_end - item.first_page, 0)};
     if (timed && i == 0) s.stages.first_scores = clock64();
@@ -261,7 +257,7 @@ __device__ void run_items(const Params& p, Shared& s, const Place& place, HalfPa
     if (!(followed && others_last)) {
       if (others_last) last_values(s, place, own.before(2), phases, out, sums);
       end_split(s, place, phases.now(kTogetherPhase), sums);
-      write_partial(p, s, phases, item, place, out);
+      write_partial(p, s, phases, item, place_here(), out);
       if (place.warpgroup == 1) clear(out);
     }
     next = next.long_after(2 * span.pages);

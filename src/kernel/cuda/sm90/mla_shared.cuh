@@ -46,9 +46,11 @@ constexpr float kHeadroom = 6;
 constexpr unsigned kTurn = 256;
 
 // Named barriers.
-constexpr int kListBarrier = 4;
-constexpr int kOwnBarrier = 5;  // and 6: a warpgroup of its own
+constexpr int kListBarrier = 4;  // nobody needs the list any more
+constexpr int kOwnBarrier = 5;   // and 6: a warpgroup of its own
 constexpr int kQueriesBarrier = 7;
+constexpr int kListedBarrier = 8;  // the list is there, for those that bring pages
+constexpr int kBeginBarrier = 9;   // the first list is, for those that multiply
 
 // A row's share of softmax in one split: its reference (log2 units) and the sum of 2^(score - reference).
 struct Share {
@@ -70,13 +72,15 @@ struct BlockInfo {
 
 struct Params {
   MlaAttention call;
+  Divisor heads;     // call.heads
+  Divisor grid;      // blocks of threads
   float log2_scale;  // softmax scale * K scale * log2(e)
   uint4* partials;   // [row block * 16 + split][chunk][thread]; of splits folded together at the first one's
   Share* shares;     // [row block * 16 + split][row], likewise
   BlockInfo* infos;  // [row block]
   unsigned* turn;    // goes up by kTurn with every call, in as many steps as there are blocks of threads
   unsigned* ready;   // [2][row block], the calls take turns: 16 in the lower half when all splits are written; above a
-                    // bit for each partial result that there is
+                     // bit for each partial result that there is
   int64_t block_capacity;
   MlaStages* stages;
 };
@@ -89,8 +93,8 @@ struct Item {
   int seen;   // positions of the split's first page and what follows that the last row sees
   int block;  // row block of the call
   int split;
-  int slot;        // where its partial result belongs: its own, or into what its group's first splits left in theirs
-  bool continues;  // the item before is the split before of the same row block
+  int slot;         // where its partial result belongs: its own, or into what its group's first splits left in theirs
+  bool continues;   // the item before is the split before of the same row block
   unsigned signal;  // what this item adds to ready[block]
   BlockInfo info;
 };
@@ -124,6 +128,7 @@ struct Shared {
   alignas(16) float minus_reference[kRowBlock];  // exponents of 2 are score * log2_scale - reference
   alignas(16) float score_factors[kRowBlock];    // powers of two that were taken off the rows of q
   bool plain;                                    // whether all of them are 1
+  int loaded_block;                              // of the call, whose queries and positions are here; -1: none
   alignas(16) float rescale[2][kRowBlock];       // of outputs and sums so far, by the even and the odd page
   alignas(16) float move[2][kRowBlock];          // of a warpgroup's references, on its page
   alignas(16) float largest[2][4][kRowBlock];
@@ -150,6 +155,11 @@ constexpr uint32_t kSharedBase = 1024;
 constexpr uint32_t kQ = kSharedBase + offsetof(Shared, q);
 constexpr uint32_t kProbabilities = kSharedBase + offsetof(Shared, probabilities);
 constexpr uint32_t kSlotsAt = kSharedBase + offsetof(Shared, slots);
+
+// Where the block of threads stands, the first time that it is here.
+__device__ inline void stamp(const Params& p, Shared& s, int64_t MlaStages::*stage) {
+  if (p.stages != nullptr && threadIdx.x == 0 && s.stages.*stage == 0) s.stages.*stage = clock64();
+}
 
 __device__ inline float exp2_fast(float x) {
   float y = 0;

@@ -15,6 +15,25 @@ inline constexpr int kGroup = 4;         // splits that are folded into one befo
 inline constexpr int kClass = 2048;      // positions p with the same p / kClass have splits of the same length
 inline constexpr int kItemOverhead = 2;  // what an item costs beside its pages, in pages
 
+// n / value for n in [0, 2^31), without a division where it is asked for.
+struct Divisor {
+  int value = 1;
+  int shift = 0;  // 2^shift >= value
+  uint32_t factor = 1;
+  __host__ __device__ int quotient(int n) const {
+    const auto high = static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(n)} * factor >> 32);
+    return static_cast<int>((high + static_cast<uint32_t>(n)) >> shift);
+  }
+};
+inline Divisor divisor(int value) {
+  int shift = 0;
+  while ((int64_t{1} << shift) < value) ++shift;
+  const uint64_t beyond = (uint64_t{1} << shift) - static_cast<uint64_t>(value);
+  return {.value = value,
+          .shift = shift,
+          .factor = static_cast<uint32_t>((beyond << 32) / static_cast<uint64_t>(value) + 1)};
+}
+
 // Pages in each split of a row at this position: an even number, because pages are worked on in pairs.
 __host__ __device__ inline int split_pages(int position) {
   return 2 * (position / kClass + 1);
