@@ -24,43 +24,38 @@ __device__ inline void clear_next_turn(const Params& p, int turn) {
   for (int64_t i = blockIdx.x; i < p.block_capacity; i += gridDim.x) next[i] = 0;
 }
 
-// The next list, for those that bring pages. One math warp: it has the registers for it.
+// The next list. One math warp: it has the registers for it.
 __device__ inline void list_from(const Params& p, Shared& s, const Cursor& from, int lane) {
   const bool any = from.request < p.call.request_count;
   fill_list(p, s, from, any ? p.call.requests[from.request] : AttentionRequest{}, lane);
-  named_barrier_arrive(kListedBarrier, kLoadThreads + 32);
 }
 
-// Math warps: this call's turn, and the first list. If the call has one request, each warp finds its first row block by
-// itself and asks for the queries, while a warp that later brings pages fills the list.
-__device__ inline void begin_math(const Params& p, Shared& s, const Place& place) {
+// Math warps of a call of one request: each finds its first row block by itself and asks for the queries, while a warp
+// that later brings pages fills the list.
+__device__ inline void begin_one(const Params& p, Shared& s, const Place& place) {
   const bool turns = place.warpgroup == 1 && place.thread == 0;
   const int turn = turns ? take_turn(p) : 0;
-  const bool one = p.call.request_count == 1;
+  const AttentionRequest request = p.call.requests[0];
+  const Cursor cursor = share_of_one(p, request);
+  stamp(p, s, &MlaStages::listed);
   int block = -1;
-  if (one) {
-    const AttentionRequest request = p.call.requests[0];
-    const Cursor cursor = share_of_one(p, request);
-    stamp(p, s, &MlaStages::listed);
-    if (cursor.request == 0) {
-      block = cursor.item / request_work(request, p.heads.value).slots;
-      const BlockInfo info{request.row_begin, request.first_position, row_block(request, p.heads.value, block)};
-      load_q(p, s, info, place);
-      place_rows(p, s, info, place);
-      named_barrier_arrive(kQueriesBarrier, kThreads);
-    }
-  } else if (place.warpgroup == 0 && place.warp == 0) {
-    list_from(p, s, begin_share(p, place.lane), place.lane);
-    stamp(p, s, &MlaStages::listed);
+  if (cursor.request == 0) {
+    block = cursor.item / request_work(request, p.heads.value).slots;
+    const BlockInfo info{request.row_begin, request.first_position, row_block(request, p.heads.value, block)};
+    load_q(p, s, info, place);
+    place_rows(p, s, info, place);
+    named_barrier_arrive(kQueriesBarrier, kThreads);
   }
   if (turns) {
     s.turn = turn;
     s.loaded_block = block;
     clear_next_turn(p, turn);
   }
-  named_barrier_sync(kBeginBarrier, one ? kMathThreads + 32 : kMathThreads);
+  named_barrier_sync(kBeginBarrier, kMathThreads + 32);
 }
 
+// kOne: the call has one request.
+template <bool kOne>
 __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char raw[];
   Shared& s = *reinterpret_cast<Shared*>(raw);
@@ -78,6 +73,7 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
     }
     mbarrier_init(&s.together, kMathThreads);
     s.plain = true;
+    s.loaded_block = -1;
     fence_mbarrier_init();
   }
   for (int64_t i = threadIdx.x; i < p.call.request_count; i += kThreads) prefetch_l2(p.call.requests + i);
@@ -86,29 +82,43 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
   let_next_launch_begin();
   if (p.stages != nullptr && threadIdx.x == 0) s.stages = {.begin = clock64()};
   if (warpgroup == 2) {
-    const bool one = p.call.request_count == 1;
-    if (one && warp == 0) {
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+    if (kOne && warp == 0) {  // before the registers that it takes go to the others
       const AttentionRequest request = p.call.requests[0];
-      fill_list(p, s, share_of_one(p, request), request, static_cast<int>(threadIdx.x) % 32);
+      fill_list(p, s, share_of_one(p, request), request, thread);
       named_barrier_arrive(kBeginBarrier, kMathThreads + 32);
     }
     release_registers<kLoadRegisters>();
-    named_barrier_sync(kListedBarrier, one ? kLoadThreads : kLoadThreads + 32);
+    if (kOne) {
+      named_barrier_sync(kLoadBarrier, kLoadThreads);
+    } else {
+      if (thread == 0) {
+        s.turn = take_turn(p);
+        clear_next_turn(p, s.turn);
+      }
+      named_barrier_sync(kListedBarrier, kThreads);
+    }
     HalfPage to_fill;
     bool alone = true;
     while (true) {
-      load_items(p, s, to_fill, static_cast<int>(threadIdx.x) % 128, alone);
+      load_items(p, s, to_fill, thread, alone);
       const bool more = s.list.more;
       named_barrier_sync(kListBarrier, kThreads);
-      if (warp == 0) signal_items(p, s, static_cast<int>(threadIdx.x) % 32);
+      if (warp == 0) signal_items(p, s, thread);
       __syncwarp();
       if (!more) break;
-      named_barrier_sync(kListedBarrier, kLoadThreads + 32);
+      named_barrier_sync(kListedBarrier, kThreads);
     }
   } else {
-    begin_math(p, s, place_here());  // before this warpgroup takes what the other gives: that fills a list first
+    if (kOne) begin_one(p, s, place_here());
     claim_registers<kMathRegisters>();
     const Place place = place_here();
+    const bool lists = place.warpgroup == 0 && place.warp == 0;
+    if (!kOne) {
+      if (lists) list_from(p, s, begin_share(p, place.lane), place.lane);
+      named_barrier_sync(kListedBarrier, kThreads);
+      stamp(p, s, &MlaStages::listed);
+    }
     HalfPage next;  // the first of the next item
     Phases phases;
     while (true) {
@@ -117,11 +127,11 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
       __threadfence();
       named_barrier_sync(kListBarrier, kThreads);
       if (!more) break;
-      if (place.warpgroup == 0 && place.warp == 0) {
+      if (lists) {
         const Cursor from = s.cursor;
         list_from(p, s, from, place.lane);
       }
-      math_barrier(s, phases);
+      named_barrier_sync(kListedBarrier, kThreads);
     }
     stamp(p, s, &MlaStages::partials);
     merge(p, s, place_here());
@@ -183,7 +193,8 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                       .block_capacity = workspace.row_blocks,
                       .stages = stages};
   constexpr int kSharedBytes = sizeof(Shared);
-  allow_shared_memory(reinterpret_cast<const void*>(mla_decode_e4m3_f16), kSharedBytes, "mla_decode_e4m3_f16");
+  const auto kernel = call.request_count == 1 ? mla_decode_e4m3_f16<true> : mla_decode_e4m3_f16<false>;
+  allow_shared_memory(reinterpret_cast<const void*>(kernel), kSharedBytes, "mla_decode_e4m3_f16");
   // It begins while the launch ahead ends.
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -194,7 +205,7 @@ void mla_decode(const MlaAttention& call, const MlaWorkspace& workspace, cudaStr
                                   .stream = stream,
                                   .attrs = &early,
                                   .numAttrs = 1};
-  check(cudaLaunchKernelEx(&config, mla_decode_e4m3_f16, params), "mla_decode_e4m3_f16");
+  check(cudaLaunchKernelEx(&config, kernel, params), "mla_decode_e4m3_f16");
 }
 
 }  // namespace strobe::kernel::cuda::sm90

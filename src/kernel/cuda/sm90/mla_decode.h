@@ -60,7 +60,8 @@ struct MlaStages {
 //   latent 512, rope 64; store e4m3 in pages of 64, 16-byte aligned
 //   q, out: f32 or bf16; rows and strides of q 16-byte aligned, of out 8-byte; q is rounded to f16 under a power of two
 //   of its row
-// All `call.request_count` requests are looked at; those with no rows do nothing. A stored number that is NaN and
+// All `call.request_count` requests are looked at; those with no rows do nothing. One request has a kernel of its own,
+// which begins sooner and computes the same. A stored number that is NaN and
 // visible to one row also makes rows NaN that stand up to 64 / heads tokens before it.
 // Reads nothing before the launch ahead of it in the stream is over, though it may begin before.
 // `stages`: [multiprocessors] on the device, or nullptr.

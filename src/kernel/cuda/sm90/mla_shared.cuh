@@ -49,8 +49,9 @@ constexpr unsigned kTurn = 256;
 constexpr int kListBarrier = 4;  // nobody needs the list any more
 constexpr int kOwnBarrier = 5;   // and 6: a warpgroup of its own
 constexpr int kQueriesBarrier = 7;
-constexpr int kListedBarrier = 8;  // the list is there, for those that bring pages
-constexpr int kBeginBarrier = 9;   // the first list is, for those that multiply
+constexpr int kListedBarrier = 8;  // the list is there
+constexpr int kBeginBarrier = 9;   // the first list of a call of one request is, for those that multiply
+constexpr int kLoadBarrier = 10;   // for those that bring pages
 
 // A row's share of softmax in one split: its reference (log2 units) and the sum of 2^(score - reference).
 struct Share {
