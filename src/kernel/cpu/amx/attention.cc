@@ -272,8 +272,8 @@ bool score_run(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
         const ScoreUnit unit = {
             .tiles = own.keys[room][0], .chunk = chunk, .key = key, .first = chunk == begin, .last = chunk + 1 == end};
         expansion.begin(stored, rows, chunk, own.keys[room][0]);
-        if (expansion.whole()) {
-          expand_and_score<kTiles, true>(expansion, own, before, scores);
+        if (kWholeChunksApart<kType> && expansion.whole()) {
+          expand_and_score<kTiles, kWholeChunksApart<kType>>(expansion, own, before, scores);
         } else {
           expand_and_score<kTiles, false>(expansion, own, before, scores);
         }
@@ -442,8 +442,8 @@ bool add_chunk(Own& own, Ahead& ahead, const StoredRows& stored, const std::byte
                int64_t tiles, Steps steps, const ChunkOfSplit& c) {
   Expansion<kType> expansion;
   expansion.begin(stored, value_rows + steps.begin * kTileKeys, chunk, own.values[steps.begin][0]);
-  if (expansion.whole()) {
-    expand_and_add<kTwo, true>(expansion, ahead, steps, c);
+  if (kWholeChunksApart<kType> && expansion.whole()) {
+    expand_and_add<kTwo, kWholeChunksApart<kType>>(expansion, ahead, steps, c);
   } else {
     expand_and_add<kTwo, false>(expansion, ahead, steps, c);
   }

@@ -44,6 +44,10 @@ template <DType kType, bool kWhole>
   }
 }
 
+// Whether code for whole chunks alone is worth its size: others read bf16 and f32 with masks in any case.
+template <DType kType>
+inline constexpr bool kWholeChunksApart = kType == DType::kE4m3;
+
 // What *largest says.
 template <DType kType>
 static inline bool has_infinite(__m512i largest) {
