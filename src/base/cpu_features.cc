@@ -100,12 +100,12 @@ Result<CpuIsa> parse_cpu_isa(std::string_view name) {
   if (name == "auto") return best_cpu_isa();
   for (const CpuIsa isa : kCpuIsas) {
     if (name != to_string(isa)) continue;
-    if (isa > best_cpu_isa())
-      return error("cpu isa '{}' is not usable on this machine; it offers up to '{}'", name, to_string(best_cpu_isa()));
+    if (isa > best_cpu_isa()) return error("{}: this machine has {} at most", name, to_string(best_cpu_isa()));
     return isa;
   }
-  return error("cpu isa '{}' is not known; accepted: auto, portable, avx2, avx512, avx512_vnni, avx512_fp16, amx",
-               name);
+  std::string accepted = "auto, ref";
+  for (const CpuIsa isa : kCpuIsas) accepted += fmt::format(", {}", to_string(isa));
+  return error("{}: accepted: {}", name, accepted);
 }
 
 std::string cpu_name() {

@@ -23,7 +23,9 @@ inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::kPortable,   CpuIsa::kAvx2,       
 
 [[nodiscard]] std::string_view to_string(CpuIsa isa);
 
-// "auto" or a level's name. A level above what the machine has is an Error that says what it has.
+// "auto" or a level's name. A level above what the machine has is an Error that says what it has; for a name that is
+// none the Error lists all that --cpu-isa accepts, "ref" among them, which names kernels of no level
+// (kernel/cpu_kernels.h, find_cpu_kernels).
 Result<CpuIsa> parse_cpu_isa(std::string_view name);
 
 // The highest level usable here. For AMX this asks the operating system for the tile state, once per process.

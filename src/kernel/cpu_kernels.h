@@ -11,7 +11,7 @@
 namespace strobe::kernel {
 
 struct CpuKernels {
-  std::string_view name;  // ref, portable, avx2, avx512, amx
+  std::string_view name;  // ref, or that of its instruction set
   // The type in which matrix products want their input x; what norms and activations write. f32 for ref, bf16 for the
   // rest.
   DType activation = DType::kF32;
@@ -43,5 +43,8 @@ struct CpuKernels {
 
 // The table for an instruction set (the machine must have it; see best_cpu_isa).
 [[nodiscard]] const CpuKernels& cpu_kernels(CpuIsa isa);
+
+// The table that a value of --cpu-isa names: "ref", or what parse_cpu_isa takes. The Error begins with the name.
+Result<const CpuKernels*> find_cpu_kernels(std::string_view name);
 
 }  // namespace strobe::kernel

@@ -97,19 +97,10 @@ Result<Bench> open_bench(const BenchKernelOptions& o) {
     b.table = "cuda " + info->kernels;
     return b;
   }
-  if (o.cpu_isa == "ref") {
-    b.kernels = std::make_unique<kernel::HostKernels>(*b.pool, kernel::ref_kernels());
-    b.table = "ref";
-  } else {
-    const auto isa = parse_cpu_isa(o.cpu_isa);
-    if (!isa || *isa > best_cpu_isa()) {
-      return error("--cpu-isa {}: accepted: auto, ref, portable and what this machine has up to {}", o.cpu_isa,
-                   to_string(best_cpu_isa()));
-    }
-    const kernel::CpuKernels& table = kernel::cpu_kernels(*isa);
-    b.kernels = std::make_unique<kernel::HostKernels>(*b.pool, table);
-    b.table = table.name;
-  }
+  const auto table = kernel::find_cpu_kernels(o.cpu_isa);
+  if (!table) return error("--cpu-isa {}", table.error().message);
+  b.kernels = std::make_unique<kernel::HostKernels>(*b.pool, **table);
+  b.table = (*table)->name;
   b.machine = fmt::format("{}, {} threads", cpu_name(), b.pool->workers());
   return b;
 }

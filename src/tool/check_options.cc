@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/step.h"
+#include "kernel/cpu_kernels.h"
 
 namespace strobe::tool {
 namespace {
@@ -28,7 +29,9 @@ Result<void> check_one_of(const char* flag, const std::string& value, std::initi
 Result<void> check_names(const EngineOptions& o) {
   STROBE_TRY(check_one_of("--log-level", o.log_level, {"debug", "info", "warning", "warn", "error"}));
   STROBE_TRY(check_one_of("--device", o.device, {"auto", "cpu", "cuda"}));
-  STROBE_TRY(check_one_of("--cpu-isa", o.cpu_isa, {"auto", "ref", "portable", "avx2", "avx512", "amx"}));
+  if (const auto kernels = kernel::find_cpu_kernels(o.cpu_isa); !kernels) {
+    return error("--cpu-isa {}", kernels.error().message);
+  }
   STROBE_TRY(check_one_of("--quantization", o.quantization, {"auto", "modelopt_fp4", "unquant"}));
   STROBE_TRY(check_one_of("--kv-cache-dtype", o.kv_cache_dtype, {"auto", "bf16", "bfloat16", "fp8_e4m3"}));
   STROBE_TRY(

@@ -40,13 +40,7 @@ Error blame(const char* flag, const Error& fault) {
 
 Result<void> choose_cpu(Plan& plan, const std::string& why) {
   EngineOptions& o = plan.options;
-  if (o.cpu_isa == "ref") {
-    plan.cpu_table = &kernel::ref_kernels();
-  } else {
-    const auto isa = parse_cpu_isa(o.cpu_isa);
-    if (!isa.ok()) return blame("--cpu-isa", isa.error());
-    plan.cpu_table = &kernel::cpu_kernels(*isa);
-  }
+  STROBE_ASSIGN(plan.cpu_table, kernel::find_cpu_kernels(o.cpu_isa));  // check_options has taken the name
   const bool asked = o.cpu_isa != "auto";
   o.cpu_isa = plan.kernels = plan.cpu_table->name;
   plan.forms = kernel::weight_forms(*plan.cpu_table);

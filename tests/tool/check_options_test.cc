@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "base/cpu_features.h"
+
 namespace strobe::tool {
 namespace {
 
@@ -25,6 +27,28 @@ struct Fault {
   std::function<void(EngineOptions&)> commit;
   const char* value;  // as the message shows it
 };
+
+TEST(CheckOptions, TakesEveryInstructionSetOfTheMachine) {
+  EngineOptions options = dflash_options();
+  for (const char* name : {"auto", "ref"}) {
+    options.cpu_isa = name;
+    EXPECT_TRUE(check_options(options).ok()) << name;
+  }
+  for (const CpuIsa isa : kCpuIsas) {
+    options.cpu_isa = to_string(isa);
+    const auto checked = check_options(options);
+    EXPECT_EQ(checked.ok(), isa <= best_cpu_isa()) << to_string(isa);
+    if (checked.ok()) continue;
+    EXPECT_THAT(checked.error().message, HasSubstr(std::string(to_string(best_cpu_isa()))));
+  }
+}
+
+TEST(CheckOptions, AnUnknownInstructionSetListsThoseThatAreAccepted) {
+  EngineOptions options = dflash_options();
+  options.cpu_isa = "avx9";
+  EXPECT_EQ(check_options(options).error().message,
+            "--cpu-isa avx9: accepted: auto, ref, portable, avx2, avx512, avx512_vnni, avx512_fp16, amx");
+}
 
 TEST(CheckOptions, EachWrongFlagIsNamedWithItsValue) {
   using O = EngineOptions;

@@ -48,4 +48,10 @@ const CpuKernels& cpu_kernels(CpuIsa isa) {
   return portable::kKernels;
 }
 
+Result<const CpuKernels*> find_cpu_kernels(std::string_view name) {
+  if (name == "ref") return &ref_kernels();
+  STROBE_ASSIGN(const CpuIsa isa, parse_cpu_isa(name));
+  return &cpu_kernels(isa);
+}
+
 }  // namespace strobe::kernel

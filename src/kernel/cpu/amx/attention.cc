@@ -107,7 +107,7 @@ using Weights = TileCore::Weights;
 // Numbers [i, i + 64) of a query; zeros from `left` on.
 Halves query_chunk(const Rows& q, int64_t row, int64_t column, int64_t left) {
   if (left >= kChunk && q.dtype == DType::kBf16) {
-    const Bf16* from = row_bf16(q, row) + column;
+    const Bf16* from = row_of<const Bf16>(q, row) + column;
     return split_bf16(_mm512_loadu_si512(from), _mm512_loadu_si512(from + 32));
   }
   alignas(64) Bf16 numbers[kChunk];
@@ -508,7 +508,7 @@ void TileCore::store(const Rows& out, int64_t row, int64_t column, int64_t left,
     return columns.at(j) * splat(factor) + splat(0.0F);
   };
   if (left == kChunk && out.dtype == DType::kBf16) {
-    auto* to = const_cast<Bf16*>(row_bf16(out, row)) + column;
+    auto* to = row_of<Bf16>(out, row) + column;
     store_pair(to, value(0), value(1));
     store_pair(to + 32, value(2), value(3));
     return;

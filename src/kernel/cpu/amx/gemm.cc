@@ -144,7 +144,7 @@ void TileGemm::copy_x_row(const Block& block, int64_t row) {
   const int64_t source = problem_->x_rows == nullptr ? index : problem_->x_rows[index];
   std::byte* to = scratch_.x[row / 16][0] + row % 16 * kTileStride;
   if (problem_->x.dtype == DType::kBf16 && block.columns % kStepColumns == 0) {
-    const Bf16* from = row_bf16(problem_->x, source) + block.begin;
+    const Bf16* from = row_of<const Bf16>(problem_->x, source) + block.begin;
     for (int64_t step = 0; step < block.steps; ++step, from += kStepColumns, to += kTileBytes) {
       const __m512i x = _mm512_loadu_si512(from);
       _mm512_store_si512(to, is_nvfp4() ? scale_bf16(x) : x);
@@ -163,7 +163,7 @@ Operand TileGemm::prepare_x(const Block& block) {
   const Rows& x = problem_->x;
   const bool as_it_is = x.dtype == DType::kBf16 && problem_->x_rows == nullptr && !is_nvfp4();
   if (as_it_is && block.columns % kStepColumns == 0) {
-    return {.data = reinterpret_cast<const std::byte*>(row_bf16(x, unit_.row_begin) + block.begin),
+    return {.data = reinterpret_cast<const std::byte*>(row_of<const Bf16>(x, unit_.row_begin) + block.begin),
             .tile = x.stride * 16 * 2,
             .step = kStepColumns * 2,
             .row = x.stride * 2};
@@ -362,7 +362,7 @@ template <int kRegister>
 [[gnu::always_inline]] inline void TileGemm::store_sums(const Block& block, int64_t row_tile, int64_t tile) {
   if (block.last && writes_directly(tile)) {
     const int64_t row = unit_.row_begin + row_tile * 16;
-    const float* y = row_f32(problem_->y, row) + (unit_.tile_begin + tile) * kTileRows;
+    const float* y = row_of<const float>(problem_->y, row) + (unit_.tile_begin + tile) * kTileRows;
     tile_store<kRegister>(const_cast<float*>(y), problem_->y.stride * 4);
   } else {
     tile_store<kRegister>(scratch_.sums[row_tile][tile][0], kTileStride);
@@ -395,7 +395,7 @@ void TileGemm::write(int64_t row_tile, int64_t tile, int64_t tiles) {
   const int64_t first_column = (unit_.tile_begin + tile) * kTileRows;
   if (tiles == 2 && p.y.dtype == DType::kBf16 && first_column + 2 * kTileRows <= p.weight.out) {
     const auto& sums = scratch_.sums[row_tile];
-    Bf16* y = const_cast<Bf16*>(row_bf16(p.y, row)) + first_column;
+    Bf16* y = row_of<Bf16>(p.y, row) + first_column;
     return write_row_pairs(sums[tile], sums[tile + 1], rows, factor_, y, p.y.stride);
   }
   for (int64_t t = tile; t < tile + tiles; ++t) {
@@ -405,11 +405,11 @@ void TileGemm::write(int64_t row_tile, int64_t tile, int64_t tiles) {
     if (column + kTileRows > p.weight.out) {
       for (int64_t r = 0; r < rows; ++r) write_sum(p, factor_, row + r, unit_.tile_begin + t, load(sums[r]));
     } else if (p.y.dtype == DType::kBf16) {
-      write_rows<false>(sums, rows, factor_, const_cast<Bf16*>(row_bf16(p.y, row)) + column, p.y.stride);
+      write_rows<false>(sums, rows, factor_, row_of<Bf16>(p.y, row) + column, p.y.stride);
     } else if (p.accumulate) {
-      write_rows<true>(sums, rows, factor_, const_cast<float*>(row_f32(p.y, row)) + column, p.y.stride);
+      write_rows<true>(sums, rows, factor_, row_of<float>(p.y, row) + column, p.y.stride);
     } else {
-      write_rows<false>(sums, rows, factor_, const_cast<float*>(row_f32(p.y, row)) + column, p.y.stride);
+      write_rows<false>(sums, rows, factor_, row_of<float>(p.y, row) + column, p.y.stride);
     }
   }
 }

@@ -15,6 +15,14 @@ using NativeU32 [[gnu::vector_size(32)]] = uint32_t;
   return (NativeF32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
 
+// a where it is larger (smaller), else b.
+[[gnu::always_inline]] static inline NativeF32 native_max(NativeF32 a, NativeF32 b) {
+  return (NativeF32)_mm256_max_ps((__m256)a, (__m256)b);
+}
+[[gnu::always_inline]] static inline NativeF32 native_min(NativeF32 a, NativeF32 b) {
+  return (NativeF32)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
 // The same vector, which the compiler must hold in a register: it does not read it from memory again for each use.
 [[gnu::always_inline]] static inline NativeF32 native_in_register(NativeF32 a) {
   __asm__("" : "+x"(a));
@@ -25,6 +33,10 @@ using NativeU32 [[gnu::vector_size(32)]] = uint32_t;
 }
 [[gnu::always_inline]] static inline bool native_any(NativeU32 bits) {
   return _mm256_testz_si256((__m256i)bits, (__m256i)bits) == 0;
+}
+// A bit a lane of a mask.
+[[gnu::always_inline]] static inline uint32_t native_lanes(NativeU32 mask) {
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)mask));
 }
 
 // Between lanes and the 16 or 8 bits of memory that each is. What is stored fits.

@@ -15,6 +15,14 @@ using NativeU32 [[gnu::vector_size(64)]] = uint32_t;
   return (NativeF32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 
+// a where it is larger (smaller), else b.
+[[gnu::always_inline]] static inline NativeF32 native_max(NativeF32 a, NativeF32 b) {
+  return (NativeF32)_mm512_max_ps((__m512)a, (__m512)b);
+}
+[[gnu::always_inline]] static inline NativeF32 native_min(NativeF32 a, NativeF32 b) {
+  return (NativeF32)_mm512_min_ps((__m512)a, (__m512)b);
+}
+
 // The same vector, which the compiler must hold in a register: it does not read it from memory again for each use.
 [[gnu::always_inline]] static inline NativeF32 native_in_register(NativeF32 a) {
   __asm__("" : "+v"(a));
@@ -25,6 +33,10 @@ using NativeU32 [[gnu::vector_size(64)]] = uint32_t;
 }
 [[gnu::always_inline]] static inline bool native_any(NativeU32 bits) {
   return _mm512_test_epi32_mask((__m512i)bits, (__m512i)bits) != 0;
+}
+// A bit a lane of a mask.
+[[gnu::always_inline]] static inline uint32_t native_lanes(NativeU32 mask) {
+  return _mm512_movepi32_mask((__m512i)mask);
 }
 
 // Between lanes and the 16 or 8 bits of memory that each is.

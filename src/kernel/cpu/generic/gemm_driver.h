@@ -56,12 +56,12 @@ template <int kRows, int kTiles>
   const int64_t column = tile * kTileRows;
   const F32x16 factors = splat(factor);
   if (whole && p.y.dtype == DType::kBf16 && !p.accumulate) {
-    auto* y = const_cast<Bf16*>(row_bf16(p.y, row)) + column;
+    auto* y = row_of<Bf16>(p.y, row) + column;
     for (int i = 0; i < kTiles * kRows; ++i) {
       store(y + i % kRows * p.y.stride + i / kRows * kTileRows, sums[i] * factors);
     }
   } else if (whole && p.y.dtype == DType::kF32) {
-    auto* y = const_cast<float*>(row_f32(p.y, row)) + column;
+    auto* y = row_of<float>(p.y, row) + column;
     const bool accumulate = p.accumulate;
     for (int i = 0; i < kTiles * kRows; ++i) {
       float* to = y + i % kRows * p.y.stride + i / kRows * kTileRows;

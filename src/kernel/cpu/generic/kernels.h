@@ -11,7 +11,7 @@ namespace strobe::kernel::STROBE_ISA_NAMESPACE {
 
 void gemm(WorkerPool& pool, const Gemm& call);                   // gemm.cc
 void rms_norm(WorkerPool& pool, const RmsNorm& call);            // norm.cc
-void rope(WorkerPool& pool, const Rope& call);                   // norm.cc
+void rope(WorkerPool& pool, const Rope& call);                   // rope.cc
 void silu_mul(WorkerPool& pool, const SiluMul& call);            // elementwise.cc
 void embed(WorkerPool& pool, const Embed& call);                 // elementwise.cc
 void copy(WorkerPool& pool, const Copy& call);                   // elementwise.cc

@@ -52,6 +52,10 @@ struct F32x16 {
   for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] - b.part[i];
   return a;
 }
+[[gnu::always_inline]] static inline F32x16 operator-(F32x16 a) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = -a.part[i];
+  return a;
+}
 [[gnu::always_inline]] static inline F32x16 operator*(F32x16 a, F32x16 b) {
   for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] * b.part[i];
   return a;
@@ -138,23 +142,70 @@ struct F32x16 {
 }
 // a where it is larger, else b: a NaN in `a` loses, one in `b` stays.
 [[gnu::always_inline]] static inline F32x16 larger(F32x16 a, F32x16 b) {
-  for (int i = 0; i < kParts; ++i) a.part[i] = a.part[i] > b.part[i] ? a.part[i] : b.part[i];
+  for (int i = 0; i < kParts; ++i) a.part[i] = native_max(a.part[i], b.part[i]);
+  return a;
+}
+// The same with the smaller one.
+[[gnu::always_inline]] static inline F32x16 smaller(F32x16 a, F32x16 b) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = native_min(a.part[i], b.part[i]);
   return a;
 }
 
-// Sums and maxima over the lanes, in a fixed tree: parts first, then halves of a native vector.
-[[gnu::always_inline]] static inline NativeF32 swap_halves(NativeF32 v, int distance) {
+// Lane i of a permuted vector comes from lane order(i), a function of the lane alone. A constant: of an order that is
+// set lane after lane GCC makes none, but as many instructions.
+template <class F>
+[[gnu::always_inline]] static inline NativeI32 lane_order(F) {
+  struct Lanes {
+    int32_t from[kNativeLanes];
+  };
+  constexpr Lanes kLanesInOrder = [] {
+    Lanes lanes{};
+    for (int lane = 0; lane < kNativeLanes; ++lane) lanes.from[lane] = F()(lane);
+    return lanes;
+  }();
   NativeI32 order;
-  for (int lane = 0; lane < kNativeLanes; ++lane) order[lane] = lane ^ distance;
-  return __builtin_shuffle(v, order);
+  __builtin_memcpy(&order, &kLanesInOrder, sizeof order);
+  return order;
+}
+
+// Sums and maxima over the lanes, in a fixed tree: parts first, then halves of a native vector.
+template <int kDistance>
+[[gnu::always_inline]] static inline NativeF32 swap_halves(NativeF32 v) {
+  return __builtin_shuffle(v, lane_order([](int lane) { return lane ^ kDistance; }));
+}
+template <int kDistance = kNativeLanes / 2>
+[[gnu::always_inline]] static inline float sum_native(NativeF32 v) {
+  v = v + swap_halves<kDistance>(v);
+  if constexpr (kDistance > 1) return sum_native<kDistance / 2>(v);
+  return v[0];
+}
+template <int kDistance = kNativeLanes / 2>
+[[gnu::always_inline]] static inline float max_native(NativeF32 v) {
+  v = native_max(v, swap_halves<kDistance>(v));
+  if constexpr (kDistance > 1) return max_native<kDistance / 2>(v);
+  return v[0];
+}
+[[gnu::always_inline]] static inline F32x16 swap_neighbours(F32x16 a) {
+  for (int i = 0; i < kParts; ++i) a.part[i] = swap_halves<1>(a.part[i]);
+  return a;
+}
+// Each of the first (kHalf 0) or last 8 lanes twice.
+template <int kHalf>
+[[gnu::always_inline]] static inline F32x16 in_pairs(F32x16 a) {
+  F32x16 r;
+  for (int i = 0; i < kParts; ++i) {
+    const int half = kHalf * kParts + i;  // of a native vector
+    const NativeI32 order = half % 2 == 0 ? lane_order([](int lane) { return lane / 2; })
+                                          : lane_order([](int lane) { return kNativeLanes / 2 + lane / 2; });
+    r.part[i] = __builtin_shuffle(a.part[half / 2], order);
+  }
+  return r;
 }
 [[gnu::always_inline]] static inline float sum_lanes(F32x16 a) {
   for (int width = kParts / 2; width >= 1; width /= 2) {
     for (int i = 0; i < width; ++i) a.part[i] = a.part[i] + a.part[i + width];
   }
-  NativeF32 v = a.part[0];
-  for (int distance = kNativeLanes / 2; distance >= 1; distance /= 2) v = v + swap_halves(v, distance);
-  return v[0];
+  return sum_native(a.part[0]);
 }
 // to[i] = sum_lanes(v[i]), the same tree for all together where a vector is 16 lanes: 3 operations a sum instead of 9.
 template <int kSegment, class V>
@@ -185,19 +236,21 @@ template <int kCount>
 // NaN in any lane may or may not win: callers keep NaN out.
 [[gnu::always_inline]] static inline float max_lanes(F32x16 a) {
   for (int width = kParts / 2; width >= 1; width /= 2) {
-    for (int i = 0; i < width; ++i) a.part[i] = a.part[i] > a.part[i + width] ? a.part[i] : a.part[i + width];
+    for (int i = 0; i < width; ++i) a.part[i] = native_max(a.part[i], a.part[i + width]);
   }
-  NativeF32 v = a.part[0];
-  for (int distance = kNativeLanes / 2; distance >= 1; distance /= 2) {
-    const NativeF32 other = swap_halves(v, distance);
-    v = v > other ? v : other;
-  }
-  return v[0];
+  return max_native(a.part[0]);
 }
 [[gnu::always_inline]] static inline bool any(U32x16 mask) {
   NativeU32 v = mask.part[0];
   for (int i = 1; i < kParts; ++i) v = v | mask.part[i];
   return native_any(v);
+}
+
+// The first lane of a mask that has some.
+[[gnu::always_inline]] static inline int first_lane(U32x16 mask) {
+  uint32_t lanes = 0;
+  for (int i = 0; i < kParts; ++i) lanes |= native_lanes(mask.part[i]) << (i * kNativeLanes);
+  return __builtin_ctz(lanes);
 }
 
 // Loads and stores need no alignment.
@@ -214,6 +267,10 @@ template <int kCount>
   __builtin_memcpy(&r, p, sizeof r);
   return r;
 }
+alignas(64) static constexpr uint32_t kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+[[gnu::always_inline]] static inline U32x16 lane_numbers() {
+  return load_u32(kLaneNumbers);
+}
 // 16 bytes, one a lane.
 [[gnu::always_inline]] static inline U32x16 load_u8(const void* p) {
   U32x16 r;
@@ -228,15 +285,19 @@ template <int kCount>
   for (int i = 0; i < kParts; ++i) r.part[i] = native_load_u16(p + i * kNativeLanes);
   return from_bits(r << 16);
 }
-// The bits of the nearest bf16, ties to even, in the upper half of each lane; NaN stays NaN. Same as to_bf16.
-[[gnu::always_inline]] static inline U32x16 round_to_bf16(F32x16 a) {
+// The bits of the nearest bf16, ties to even, in the upper half of each lane, anything in the lower; NaN stays NaN.
+// Same as to_bf16.
+[[gnu::always_inline]] static inline U32x16 upper_half_bf16(F32x16 a) {
   const U32x16 bits = bits_of(a);
   const U32x16 rounded = bits + splat_u32(0x7fff) + ((bits >> 16) & splat_u32(1));
   const U32x16 quiet = bits | splat_u32(0x400000);
-  return select(a == a, rounded, quiet) & splat_u32(0xffff0000U);
+  return select(a == a, rounded, quiet);
+}
+[[gnu::always_inline]] static inline U32x16 round_to_bf16(F32x16 a) {
+  return upper_half_bf16(a) & splat_u32(0xffff0000U);
 }
 [[gnu::always_inline]] static inline void store(Bf16* p, F32x16 a) {
-  const U32x16 bits = round_to_bf16(a) >> 16;
+  const U32x16 bits = upper_half_bf16(a) >> 16;
   for (int i = 0; i < kParts; ++i) native_store_u16(p + i * kNativeLanes, bits.part[i]);
 }
 

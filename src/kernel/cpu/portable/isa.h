@@ -12,6 +12,14 @@ using NativeF32 [[gnu::vector_size(16)]] = float;
   return a * b + c;
 }
 
+// a where it is larger (smaller), else b.
+[[gnu::always_inline]] static inline NativeF32 native_max(NativeF32 a, NativeF32 b) {
+  return a > b ? a : b;
+}
+[[gnu::always_inline]] static inline NativeF32 native_min(NativeF32 a, NativeF32 b) {
+  return a < b ? a : b;
+}
+
 // The same vector, which the compiler must hold in a register: it does not read it from memory again for each use.
 [[gnu::always_inline]] static inline NativeF32 native_in_register(NativeF32 a) {
   return a;
@@ -33,6 +41,10 @@ using NativeU32 [[gnu::vector_size(16)]] = uint32_t;
 
 [[gnu::always_inline]] static inline bool native_any(NativeU32 bits) {
   return (bits[0] | bits[1] | bits[2] | bits[3]) != 0;
+}
+// A bit a lane of a mask.
+[[gnu::always_inline]] static inline uint32_t native_lanes(NativeU32 mask) {
+  return (mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8);
 }
 
 // Between lanes and the 16 or 8 bits of memory that each is.
