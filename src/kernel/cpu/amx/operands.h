@@ -16,7 +16,7 @@ template <DType kType, bool kWhole>
 [[gnu::always_inline]] static inline Halves read_chunk(const E4m3Expander& e4m3, const std::byte* row, int64_t chunk,
                                                        int64_t left, __m512i* largest) {
   const int64_t i = chunk * kChunk;
-  const __mmask64 wanted = kWhole ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+  const __mmask64 wanted = ~__mmask64{0} >> (kWhole ? 0 : kChunk - left);
   if constexpr (kType == DType::kE4m3) {
     const __m512i codes = kWhole ? _mm512_loadu_si512(row + i) : _mm512_maskz_loadu_epi8(wanted, row + i);
     return e4m3.expand(codes, largest);
