@@ -67,21 +67,25 @@ std::optional<std::string> normalised(std::string_view number) {
   return text;
 }
 
-Result<Gsm8kLine> parse_line(const std::string& text, const std::string& where) {
+Result<Gsm8kLine> parse_line(const std::string& text, const std::string& where, Gsm8kProtocol protocol) {
   STROBE_ASSIGN(const nlohmann::json object, parse_json(text, where));
   STROBE_ASSIGN(const JsonFields fields, JsonFields::of(object, where));
   Gsm8kLine line;
   STROBE_ASSIGN(line.question, fields.get<std::string>("question"));
   STROBE_ASSIGN(line.answer, fields.get<std::string>("answer"));
-  for (const auto protocol : {Gsm8kProtocol::kStandard, Gsm8kProtocol::kFewShotLegacy}) {
-    if (!answer_number(line.answer, protocol)) return fields.refuse("answer", "a solution that ends in a number");
+  if (!answer_number(line.answer, protocol)) {
+    // The legacy protocol reads "8.05" as 05, which is none.
+    return fields.refuse("answer",
+                         protocol == Gsm8kProtocol::kStandard
+                             ? "a solution that ends in a number"
+                             : "a solution that ends in a whole number, as the protocol few-shot-legacy reads");
   }
   return line;
 }
 
 }  // namespace
 
-Result<std::vector<Gsm8kLine>> read_gsm8k(const std::string& path) {
+Result<std::vector<Gsm8kLine>> read_gsm8k(const std::string& path, Gsm8kProtocol protocol) {
   std::ifstream file(path);
   if (!file)
     return error("--data-path {}: cannot be read; a file of JSON lines with question and answer is needed", path);
@@ -90,7 +94,7 @@ Result<std::vector<Gsm8kLine>> read_gsm8k(const std::string& path) {
   for (std::string text; std::getline(file, text);) {
     ++number;
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    STROBE_ASSIGN(Gsm8kLine line, parse_line(text, fmt::format("{}:{}", path, number)));
+    STROBE_ASSIGN(Gsm8kLine line, parse_line(text, fmt::format("{}:{}", path, number), protocol));
     line.file_line = number;
     lines.push_back(std::move(line));
   }

@@ -26,8 +26,9 @@ struct Gsm8kLine {
   int64_t file_line = 0;  // counted from 1
 };
 
-// JSON lines with `question` and `answer`; blank lines are skipped. Errors name file, line and field.
-Result<std::vector<Gsm8kLine>> read_gsm8k(const std::string& path);
+// JSON lines with `question` and `answer`, which gives a number as the protocol reads it; blank lines are skipped.
+// Errors name file, line and field.
+Result<std::vector<Gsm8kLine>> read_gsm8k(const std::string& path, Gsm8kProtocol protocol);
 
 // The texts that an answer must not run into.
 [[nodiscard]] const std::vector<std::string>& gsm8k_stops();

@@ -66,8 +66,9 @@ Result<Gsm8kPlan> plan_gsm8k(const Gsm8kOptions& o) {
   STROBE_TRY(check_numbers(o));
   STROBE_TRY(check(o.server));
   if (o.data_path.empty()) return error("--data-path is needed: a file of JSON lines with question and answer");
-  STROBE_ASSIGN(plan.lines, measure::read_gsm8k(o.data_path));
-  plan.options = {.protocol = legacy ? Gsm8kProtocol::kFewShotLegacy : Gsm8kProtocol::kStandard,
+  const Gsm8kProtocol protocol = legacy ? Gsm8kProtocol::kFewShotLegacy : Gsm8kProtocol::kStandard;
+  STROBE_ASSIGN(plan.lines, measure::read_gsm8k(o.data_path, protocol));
+  plan.options = {.protocol = protocol,
                   .api = api,
                   .examples = o.num_examples,
                   .shots = o.num_shots,

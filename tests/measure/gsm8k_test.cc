@@ -84,7 +84,7 @@ TEST(Gsm8kPrompt, OnlyTheLegacyProtocolAsksTheExamples) {
 }
 
 TEST(Gsm8kFile, TheCommittedProblemsAreReadWhole) {
-  const auto lines = read_gsm8k(source_dir() / "tests/data/wordproblems.jsonl");
+  const auto lines = read_gsm8k(source_dir() / "tests/data/wordproblems.jsonl", kStandard);
   ASSERT_TRUE(lines.ok()) << lines.message();
   EXPECT_EQ(lines->size(), 200u);
   EXPECT_THAT((*lines)[0].question, HasSubstr("Fatima"));
@@ -94,9 +94,9 @@ TEST(Gsm8kFile, TheCommittedProblemsAreReadWhole) {
 TEST(Gsm8kFile, ErrorsNameTheLineAndTheField) {
   const strobe::testing::ScratchFolder folder;
   const std::string path = folder.path() / "questions.jsonl";
-  const auto refusal = [&](const std::string& text) {
+  const auto refusal = [&](const std::string& text, Gsm8kProtocol protocol = kStandard) {
     std::ofstream(path) << text;
-    const auto lines = read_gsm8k(path);
+    const auto lines = read_gsm8k(path, protocol);
     return lines.ok() ? "" : lines.message();
   };
   const std::string good = "{\"question\": \"q\", \"answer\": \"#### 1\"}\n";
@@ -104,8 +104,11 @@ TEST(Gsm8kFile, ErrorsNameTheLineAndTheField) {
   EXPECT_THAT(refusal(good + "{\"question\": \"q\"}\n"), AllOf(HasSubstr(path + ":2"), HasSubstr("answer")));
   EXPECT_THAT(refusal(good + "\nnonsense\n"), HasSubstr(path + ":3"));
   EXPECT_THAT(refusal("{\"question\": \"q\", \"answer\": \"none\"}"), HasSubstr("ends in a number"));
+  const std::string price = "{\"question\": \"q\", \"answer\": \"#### 8.05\"}";
+  EXPECT_EQ(refusal(price), "");
+  EXPECT_THAT(refusal(price, kLegacy), HasSubstr("few-shot-legacy"));
   EXPECT_THAT(refusal("\n"), AllOf(HasSubstr("--data-path"), HasSubstr("no questions")));
-  EXPECT_THAT(read_gsm8k(folder.path() / "no.jsonl").message(), HasSubstr("no.jsonl"));
+  EXPECT_THAT(read_gsm8k(folder.path() / "no.jsonl", kStandard).message(), HasSubstr("no.jsonl"));
 }
 
 }  // namespace
