@@ -40,7 +40,9 @@ Error blame(const char* flag, const Error& fault) {
 
 Result<void> choose_cpu(Plan& plan, const std::string& why) {
   EngineOptions& o = plan.options;
-  STROBE_ASSIGN(plan.cpu_table, kernel::find_cpu_kernels(o.cpu_isa));  // check_options has taken the name
+  const auto table = kernel::find_cpu_kernels(o.cpu_isa);
+  if (!table.ok()) return error("--cpu-isa {}", table.error().message);
+  plan.cpu_table = *table;
   const bool asked = o.cpu_isa != "auto";
   o.cpu_isa = plan.kernels = plan.cpu_table->name;
   plan.forms = kernel::weight_forms(*plan.cpu_table);

@@ -1,8 +1,7 @@
 // Attention with the tile unit: the three steps of generic/group_attention.h.
 //
-// 1. Scores^T[key, query] = keys . queries^T, so that a query is a lane of what follows. Stored rows become bf16 rows
-// of
-//    16-key tiles (first operand) just before they are multiplied.
+// 1. Scores^T[key, query] = keys . queries^T, so that a query is a lane of what follows. Stored rows become bf16
+//    rows of 16-key tiles (first operand) just before they are multiplied.
 // 2. Softmax down the lanes: maximum over the split, then weights 2^(score - maximum) rounded to bf16, their sum, and a
 //    transpose into tiles [query, key].
 // 3. values[query, column] = weights . stored values, 64 columns at a time over all keys of the split: the sums of up
@@ -332,7 +331,8 @@ class TileSoftmax {
         __m512i both[2];
         for (int64_t parity = 0; parity < 2; ++parity) {
           const int64_t key = begin + 2 * i + parity;
-          const __m512 x = _mm512_fmsub_ps(_mm512_load_ps(scores_[key]), scale_, max_);
+          // The product as the maximum has it, rounded: one that overflows gives NaN.
+          const __m512 x = _mm512_sub_ps(_mm512_mul_ps(_mm512_load_ps(scores_[key]), scale_), max_);
           const __m512i weight = _mm512_castps_si512(rough_power_of_two(x));
           // Positive: half a unit up and cut is round to nearest.
           const __m512i rounded = _mm512_add_epi32(weight, half_unit);

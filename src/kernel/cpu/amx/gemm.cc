@@ -1,9 +1,8 @@
 // Matrix products with the tile unit.
 //
 // A unit of work (gemm_driver.h: 4 output tiles x up to 256 rows) runs over blocks of 512 columns:
-// - x: bf16 rows are read where they lie; gathered or f32 rows, and a number of columns that is no multiple of 32, are
-// first
-//   written as dense tiles. Neighbouring units of one problem share that copy.
+// - x: bf16 rows are read where they lie; gathered or f32 rows, and a number of columns that is no multiple of 32,
+//   are first written as dense tiles. Neighbouring units of one problem share that copy.
 // - weights: bf16 tiles are read where they lie. NVFP4 tiles are expanded to bf16 just before they are used, a step
 //   ahead, in L1; where there are more than 16 rows, once for all of them.
 // - up to 16 rows ("narrow"): two output tiles side by side (NVFP4: four), so that the multiplications (latency 52

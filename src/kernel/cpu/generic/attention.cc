@@ -1,8 +1,7 @@
 // Attention with vector units: the three steps of group_attention.h.
 //
 // 1. Scores are vectors over the head dimension and one sum over lanes. Sixteen keys at a time are expanded to f32
-// (MLA:
-//    36 KiB), and stay in L1 while all queries meet them, four at a time.
+//    (MLA: 36 KiB), and stay in L1 while all queries meet them, four at a time.
 // 2. Every query is a lane: maximum, exponentials in place of the scores, their sum.
 // 3. Weighted values are vectors over 64 columns, in registers over 64 positions, which are expanded before.
 //

@@ -103,8 +103,10 @@ __global__ void __launch_bounds__(kThreads, 1) mla_decode_e4m3_f16(const __grid_
     while (true) {
       load_items(p, s, to_fill, thread, alone);
       const bool more = s.list.more;
+      // Read before the barrier: behind it the list may be filled anew.
+      const Signal signal = warp == 0 ? signal_of_item(s.list, thread) : Signal{};
       named_barrier_sync(kListBarrier, kThreads);
-      if (warp == 0) signal_items(p, s, thread);
+      if (signal.count != 0) atomicAdd(p.ready + s.turn * p.block_capacity + signal.block, signal.count);
       __syncwarp();
       if (!more) break;
       named_barrier_sync(kListedBarrier, kThreads);

@@ -104,7 +104,7 @@ __device__ void fill_list(const Params& p, Shared& s, Cursor c, AttentionRequest
     const int index = item / max(work.slots, 1);
     const int split = item % max(work.slots, 1);
     const RowBlock rows = row_block(request, heads, index);
-    const int last_position = request.first_position + p.heads.quotient(rows.end - 1);
+    const int last_position = request.first_position + p.heads.quotient(max(rows.end - 1, 0));
     const int splits = split_count(last_position);
     const bool there = lane < take && split < splits;
     const unsigned all = __ballot_sync(~0U, there);

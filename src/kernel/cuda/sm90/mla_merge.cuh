@@ -110,11 +110,14 @@ __device__ inline unsigned load_acquire(const unsigned* from) {
   return value;
 }
 
-// The partial results of a list's items are written. One warp.
-__device__ inline void signal_items(const Params& p, const Shared& s, int lane) {
-  if (lane >= s.list.count) return;
-  const Item& item = s.list.items[lane];
-  atomicAdd(p.ready + s.turn * p.block_capacity + item.block, item.signal);
+// What is to be said of a list's item when its partial results are written: one lane an item.
+struct Signal {
+  int block = 0;
+  unsigned count = 0;
+};
+__device__ inline Signal signal_of_item(const List& list, int lane) {
+  if (lane >= list.count) return {};
+  return {list.items[lane].block, list.items[lane].signal};
 }
 
 // Warps' parts of chunks are dealt to all math warps, several together if there are many. Whoever has some waits for
