@@ -353,13 +353,18 @@ void GroupAttention<Core>::run() {
   if (any_spoiled_) write_spoiled();
 }
 
+// How many groups of so many queries a call has.
+static inline int64_t groups_of(const Attention& a, int64_t queries) {
+  int64_t groups = 0;
+  for (int64_t i = 0; i < a.request_count; ++i) groups += groups_of_head(a, i, queries) * a.kv_heads;
+  return groups;
+}
+
 // How many queries make a group: as many as a core takes at once, or half and so on where all workers then have one.
 template <class Core>
 static inline int64_t queries_of_group(const Attention& a, int workers) {
   for (int64_t queries = kMaxQueries; queries >= Core::kFewestQueries; queries /= 2) {
-    int64_t groups = 0;
-    for (int64_t i = 0; i < a.request_count; ++i) groups += groups_of_head(a, i, queries) * a.kv_heads;
-    if (groups >= workers) return queries;
+    if (groups_of(a, queries) >= workers) return queries;
   }
   return kMaxQueries;
 }
@@ -372,12 +377,11 @@ static inline void run_attention(WorkerPool& pool, const Attention& a) {
   if (a.heads == 0) return;
   const int workers = workers_of(pool);
   const int64_t queries = queries_of_group<Core>(a, workers);
-  int64_t groups = 0;
+  const int64_t groups = groups_of(a, queries);
   int64_t most_runs = 0;
   int64_t work = 0;  // numbers multiplied, in thousands
   for (int64_t i = 0; i < a.request_count; ++i) {
     const AttentionRequest& request = a.requests[i];
-    groups += groups_of_head(a, i, queries) * a.kv_heads;
     most_runs = greater(most_runs, divide_up(request.key_count, Core::kStepKeys));
     work += request.row_count * a.heads * request.key_count * (a.key_dim + a.value_dim) / 1024;
   }

@@ -85,12 +85,6 @@ struct QueryGroup {
   int64_t first_visible = 0;
 
   [[gnu::always_inline]] inline int64_t heads_per_kv() const { return attention->heads / attention->kv_heads; }
-  [[gnu::always_inline]] inline int64_t row(int64_t query) const {
-    return request->row_begin + (begin + query) / heads_per_kv();
-  }
-  [[gnu::always_inline]] inline int64_t head(int64_t query) const {
-    return kv_head * heads_per_kv() + (begin + query) % heads_per_kv();
-  }
   [[gnu::always_inline]] inline Visible visible(int64_t query) const {
     const int64_t position = request->first_position + (begin + query) / heads_per_kv();
     Visible v{.first = first_visible, .last = request->key_count};
